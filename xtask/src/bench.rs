@@ -5,6 +5,7 @@
 
 mod http;
 mod remote;
+mod search;
 mod tool_surface;
 
 use std::fmt::Write as _;
@@ -82,6 +83,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("vocabulary", |_, programs, folder, rounds, page| {
         tool_surface::rows(programs, folder, rounds, page)
     }),
+    ("search", |_, programs, folder, rounds, page| search::rows(programs, folder, rounds, page)),
     ("tokens", |workspace, _, _, _, page| token_rows(workspace, page)),
     ("kill", |workspace, _, _, _, page| kill_rows(workspace, page)),
     ("http", http::rows),

@@ -70,7 +70,8 @@ fn read(home: &Path) -> Result<(), Box<dyn std::error::Error>> {
         catalog.load();
         catalog.loaded().await;
     });
-    let index = &catalog.snapshot().index;
+    let snapshot = catalog.snapshot();
+    let index = snapshot.index();
     // The first search is part of it: what is made on first use is made here.
     let found = index.page("list open issues", Strategy::Hybrid, 0, 5, None);
     let micros = began.elapsed().as_micros();

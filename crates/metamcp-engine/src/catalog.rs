@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
 use metamcp_calls::pool::ServerId;
@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::change_counter::ChangeCounter;
 use crate::clock::unix_millis;
+use crate::compute;
 use crate::provision::Pinned;
 use crate::task;
 use crate::upstream::era_cache::fingerprint;
@@ -86,18 +87,37 @@ impl Known {
 }
 
 /// Everything known at one moment.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Snapshot {
     known: HashMap<ServerId, Known>,
     /// Why a server's tools could not be listed the last time.
     failed: HashMap<ServerId, Arc<ListFailure>>,
-    /// What searches run on.
-    pub index: Arc<Index>,
+    index: Arc<LazyIndex>,
     /// Moves when the content of the catalog changes, and only then.
     pub generation: u64,
 }
 
+/// An index that is put together when it is first searched.
+type LazyIndex = LazyLock<Arc<Index>, Box<dyn FnOnce() -> Arc<Index> + Send>>;
+
+/// One that is there already.
+fn ready(index: Arc<Index>) -> Arc<LazyIndex> {
+    Arc::new(LazyLock::new(Box::new(move || index)))
+}
+
+impl Default for Snapshot {
+    fn default() -> Snapshot {
+        let (known, failed) = (HashMap::new(), HashMap::new());
+        Snapshot { known, failed, index: ready(Arc::default()), generation: 0 }
+    }
+}
+
 impl Snapshot {
+    /// What searches run on. Of a part of the catalog it may have to be made first: not for the thread that relays calls.
+    pub fn index(&self) -> &Arc<Index> {
+        &self.index
+    }
+
     /// What is known of a server.
     pub fn known(&self, server: ServerId) -> Option<&Known> {
         self.known.get(&server)
@@ -150,7 +170,9 @@ impl std::fmt::Display for ListFailure {
 #[derive(Debug)]
 pub struct Catalog {
     snapshot: RwLock<Arc<Snapshot>>,
-    writing: Mutex<Writing>,
+    /// The parts of the index. Locked while it is put together, so never by the thread that relays calls.
+    parts: Mutex<HashMap<ServerId, Arc<ServerIndex>>>,
+    configs: Mutex<HashMap<ServerId, Arc<ServerConfig>>>,
     /// Tools that changed since they were agreed to, and are not shown until somebody looked. Behind a lock of its own:
     /// every call asks, and must not wait while an index is put together.
     blocked: RwLock<HashMap<ServerId, BTreeSet<String>>>,
@@ -180,18 +202,13 @@ enum Loaded {
     Everything,
 }
 
-#[derive(Debug, Default)]
-struct Writing {
-    configs: HashMap<ServerId, Arc<ServerConfig>>,
-    parts: HashMap<ServerId, Arc<ServerIndex>>,
-}
-
 impl Catalog {
     /// An empty catalog; `cache` is where lists are kept between runs.
     pub fn new(cache: Option<SchemaCache>, ttl: Duration) -> Catalog {
         Catalog {
             snapshot: RwLock::default(),
-            writing: Mutex::default(),
+            parts: Mutex::default(),
+            configs: Mutex::default(),
             blocked: RwLock::default(),
             cache,
             writes: Mutex::default(),
@@ -224,7 +241,7 @@ impl Catalog {
 
     /// A server whose tools may become known.
     pub fn add(&self, server: ServerId, config: Arc<ServerConfig>) {
-        self.lock().configs.insert(server, config);
+        self.configs().insert(server, config);
     }
 
     /// Servers were added, configured differently or removed: what was known of them is forgotten, and what is on disk
@@ -234,23 +251,17 @@ impl Catalog {
         changed: Vec<(ServerId, Arc<ServerConfig>)>,
         removed: &[ServerId],
     ) {
+        let gone: Vec<ServerId> =
+            changed.iter().map(|(server, _)| *server).chain(removed.iter().copied()).collect();
         {
-            let mut writing = self.lock();
-            let before = self.snapshot();
-            let (mut known, mut failed) = (before.known.clone(), before.failed.clone());
-            for server in changed.iter().map(|(server, _)| server).chain(removed) {
-                known.remove(server);
-                failed.remove(server);
-                writing.parts.remove(server);
-                writing.configs.remove(server);
-            }
-            writing.configs.extend(changed.iter().map(|(id, config)| (*id, Arc::clone(config))));
-            let parts = writing.parts.values().cloned().collect();
-            let index = Arc::new(Index::tuned(parts, self.tuning));
-            self.swap(Snapshot { known, failed, index, generation: before.generation + 1 });
+            let mut configs = self.configs();
+            configs.retain(|server, _| !gone.contains(server));
+            configs.extend(changed.iter().map(|(id, config)| (*id, Arc::clone(config))));
         }
+        let then = self.snapshot();
         let catalog = Arc::clone(self);
-        elsewhere(move || {
+        beside(move || {
+            catalog.forget(&gone, &then);
             let enabled: Vec<_> =
                 changed.into_iter().filter(|(_, config)| config.is_enabled()).collect();
             let built = catalog.cached(&enabled);
@@ -261,19 +272,43 @@ impl Catalog {
         .await;
     }
 
+    /// Forgets what was known of these servers then; what they said since stays.
+    fn forget(&self, gone: &[ServerId], then: &Snapshot) {
+        let mut parts = self.parts();
+        let before = self.snapshot();
+        let (mut known, mut failed) = (before.known.clone(), before.failed.clone());
+        for server in gone {
+            let tools = |of: &Snapshot| of.known(*server).map(|known| Arc::as_ptr(&known.tools));
+            if tools(&before) == tools(then) {
+                known.remove(server);
+                parts.remove(server);
+            }
+            let failure = |of: &Snapshot| of.failure(*server).map(Arc::as_ptr);
+            if failure(&before) == failure(then) {
+                failed.remove(server);
+            }
+        }
+        let index = ready(self.indexed(&parts));
+        self.swap(Snapshot { known, failed, index, generation: before.generation + 1 });
+    }
+
+    fn indexed(&self, parts: &HashMap<ServerId, Arc<ServerIndex>>) -> Arc<Index> {
+        Arc::new(Index::tuned(parts.values().cloned().collect(), self.tuning))
+    }
+
     /// Looks whether another gateway has listed these servers in the meantime, so that they need not be started here only
     /// to be asked the same.
     pub async fn look_again(self: &Arc<Self>, servers: &[ServerId]) {
         let configs: Vec<_> = {
-            let writing = self.lock();
-            let config = |id: &ServerId| Some((*id, Arc::clone(writing.configs.get(id)?)));
+            let all = self.configs();
+            let config = |id: &ServerId| Some((*id, Arc::clone(all.get(id)?)));
             servers.iter().filter_map(config).collect()
         };
         if self.cache.is_none() || configs.is_empty() {
             return;
         }
         let catalog = Arc::clone(self);
-        elsewhere(move || {
+        beside(move || {
             let built = catalog.cached(&configs);
             if !built.is_empty() {
                 catalog.publish(built, None);
@@ -308,7 +343,7 @@ impl Catalog {
 
     /// Puts a server's part of the index on disk, for the next start.
     fn keep(&self, server: ServerId) {
-        let part = self.lock().parts.get(&server).cloned();
+        let part = self.parts().get(&server).cloned();
         let (Some(cache), Some(part)) = (&self.cache, part) else { return };
         // Without it the next start takes a little longer.
         drop(cache.write_part(part.server(), &part.cache_key(), &part.to_bytes(), unix_millis()));
@@ -371,7 +406,7 @@ impl Catalog {
     /// Titles first: the answer to `initialize` waits for them, and only for them.
     fn load_now(&self) {
         let mut configs: Vec<_> =
-            self.lock().configs.iter().map(|(&id, config)| (id, Arc::clone(config))).collect();
+            self.configs().iter().map(|(&id, config)| (id, Arc::clone(config))).collect();
         configs.sort_by_key(|(id, _)| *id);
         configs.retain(|(_, config)| config.is_enabled());
         // A cache that cannot be read is a miss; what is broken was put aside by the reading.
@@ -429,12 +464,12 @@ impl Catalog {
             Ok(tools) => tools,
             Err(why) => {
                 let catalog = Arc::clone(self);
-                return elsewhere(move || catalog.fail(server, why)).await;
+                return computed(move || catalog.fail(server, why)).await;
             }
         };
         let (catalog, listed) = (Arc::clone(self), Arc::clone(&tools));
-        elsewhere(move || catalog.replace(server, listed, now)).await;
-        let config = self.lock().configs.get(&server).cloned();
+        computed(move || catalog.replace(server, listed, now)).await;
+        let config = self.configs().get(&server).cloned();
         if let (Some(config), Some(_)) = (config, &self.cache) {
             let era = peer.map(|peer| peer.era.name());
             let catalog = Arc::clone(self);
@@ -467,12 +502,12 @@ impl Catalog {
         drop(tokio::time::timeout(LAST_WRITES, all).await);
     }
 
-    fn writes(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
+    fn writes(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
         self.writes.lock().expect("no panic while the writes are locked")
     }
 
     fn fail(&self, server: ServerId, why: ListFailure) {
-        let _writing = self.lock();
+        let _parts = self.parts();
         let before = self.snapshot();
         let mut failed = before.failed.clone();
         failed.insert(server, Arc::new(why));
@@ -486,11 +521,8 @@ impl Catalog {
 
     /// Puts a list that a server gave into the snapshot; indexed before anything is locked, and only if it is new.
     fn replace(&self, server: ServerId, tools: Arc<ServerTools>, now: Moment) {
-        let (config, part) = {
-            let writing = self.lock();
-            let Some(config) = writing.configs.get(&server).cloned() else { return };
-            (config, writing.parts.get(&server).cloned())
-        };
+        let Some(config) = self.configs().get(&server).cloned() else { return };
+        let part = self.parts().get(&server).cloned();
         let blocked = self.blocked(server, &config, &tools, true);
         let tools = permitted(tools, &config, &blocked);
         self.warn_of_changes(server, &config, &tools);
@@ -556,7 +588,7 @@ impl Catalog {
 
     /// Puts lists into the snapshot. Without a moment they come from disk and never replace what is live.
     fn publish(&self, lists: Vec<Built>, listed_at: Option<Moment>) {
-        let mut writing = self.lock();
+        let mut parts = self.parts();
         let before = self.snapshot();
         let (mut known, mut failed) = (before.known.clone(), before.failed.clone());
         let mut generation = before.generation;
@@ -577,13 +609,13 @@ impl Catalog {
                 continue;
             }
             generation += 1;
-            writing.parts.insert(server, part);
+            parts.insert(server, part);
             known.insert(server, Known { saved_at, ..Known::new(tools, listed_at) });
         }
         let index = if generation == before.generation {
             Arc::clone(&before.index)
         } else {
-            Arc::new(Index::tuned(writing.parts.values().cloned().collect(), self.tuning))
+            ready(self.indexed(&parts))
         };
         self.swap(Snapshot { known, failed, index, generation });
     }
@@ -596,8 +628,12 @@ impl Catalog {
         self.blocked.write().expect("no panic while the blocked tools are locked")
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Writing> {
-        self.writing.lock().expect("no panic while the catalog is locked")
+    fn parts(&self) -> MutexGuard<'_, HashMap<ServerId, Arc<ServerIndex>>> {
+        self.parts.lock().expect("no panic while the index is put together")
+    }
+
+    fn configs(&self) -> MutexGuard<'_, HashMap<ServerId, Arc<ServerConfig>>> {
+        self.configs.lock().expect("no panic while the configurations are locked")
     }
 }
 
@@ -631,8 +667,14 @@ fn made(lists: &[Built]) -> Vec<ServerId> {
     lists.iter().filter(|built| !built.is_kept).map(|built| built.server).collect()
 }
 
-/// Does something that takes long on a thread where nobody waits for it but the caller.
-async fn elsewhere(work: impl FnOnce() + Send + 'static) {
+/// Puts something together that takes long.
+async fn computed(work: impl FnOnce() + Send + 'static) {
+    // A panic in there was reported by its thread, and leaves the snapshot as it was.
+    drop(compute::run(work).await);
+}
+
+/// The same for what comes from the disk, which may be slow.
+async fn beside(work: impl FnOnce() + Send + 'static) {
     // A panic in there was reported by its thread, and leaves the snapshot as it was.
     drop(tokio::task::spawn_blocking(work).await);
 }

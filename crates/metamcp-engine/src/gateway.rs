@@ -20,6 +20,7 @@ use metamcp_types::next::Audience;
 use crate::catalog::Catalog;
 use crate::catalog::schema_cache::SchemaCache;
 use crate::clock::Clock;
+use crate::compute;
 use crate::observe::{EventLog, Observer, Redactions, Subscriber};
 use crate::provision::{self, Pinned, Provisioner};
 use crate::results::{self, Results};
@@ -193,13 +194,15 @@ fn keep_reading(local: &Arc<Local>, catalog: &Arc<Catalog>, router: &Arc<Router>
         catalog.loaded().await;
         let mut read = None;
         while let (Some(local), Some(router)) = (local.upgrade(), router.upgrade()) {
+            let mut seen = router.state_changes.now();
             let snapshot = catalog.snapshot();
             if read != Some(snapshot.generation) {
                 read = Some(snapshot.generation);
-                local.offer(&snapshot.index);
+                // Where it fails, the next search offers them.
+                drop(compute::run(move || local.offer(snapshot.index())).await);
+            } else {
+                drop((local, snapshot));
             }
-            let mut seen = router.state_changes.now();
-            drop((local, snapshot));
             router.state_changes.moved_on(&mut seen).await;
             drop(router);
             tokio::time::sleep(BETWEEN_LOOKS).await;

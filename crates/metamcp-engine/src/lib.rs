@@ -4,6 +4,7 @@ pub mod catalog;
 pub mod change_counter;
 pub mod change_notifier;
 pub mod clock;
+pub mod compute;
 pub mod config;
 pub mod files;
 pub mod gateway;

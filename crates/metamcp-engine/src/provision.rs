@@ -34,6 +34,7 @@ use tokio::sync::Semaphore;
 use self::npm_search::NpmSearch;
 use self::secret_store::SecretStore;
 use crate::clock::unix_millis;
+use crate::compute;
 
 pub use clients::ClientError;
 pub use install::InstallError;
@@ -127,10 +128,6 @@ impl Provisioner {
     /// Nothing of them is run.
     pub async fn find(&self, need: &str, taken: &(dyn Fn(&str) -> bool + Sync)) -> Found {
         let mut notes = Vec::new();
-        let mut all = core::builtin();
-        let key =
-            |candidate: &Candidate| (candidate.offer.kind, candidate.offer.identifier.clone());
-        let mut known: HashSet<(Kind, String)> = all.iter().map(key).collect();
         // All registries at once; the slowest costs no more than its own patience.
         let asked: Vec<_> = self
             .registries
@@ -141,24 +138,31 @@ impl Provisioner {
             })
             .collect();
         let searched = self.searched_by_npm(need);
+        let mut vouched = Vec::new();
         for answer in asked {
             // One that panicked was reported by its task.
             let Ok((candidates, note)) = answer.await else { continue };
             notes.extend(note);
+            vouched.push(candidates);
+        }
+        let (unvetted, note) = searched.await;
+        notes.extend(note);
+        let need = need.to_owned();
+        // A registry has thousands.
+        let searched = compute::run(move || {
+            let mut all = core::builtin();
+            let key =
+                |candidate: &Candidate| (candidate.offer.kind, candidate.offer.identifier.clone());
+            let mut known: HashSet<(Kind, String)> = all.iter().map(key).collect();
             let there = |one: &&Candidate| !matches!(one.status, Status::Deleted(_));
-            for candidate in candidates.iter().filter(there) {
+            for candidate in vouched.iter().flat_map(|one| one.iter()).filter(there) {
                 // The same package from two sources is offered once, by the one that vouches for more.
                 if known.insert(key(candidate)) {
                     all.push(candidate.clone());
                 }
             }
-        }
-        // Last, so that a package which a registry vouches for is that registry's.
-        let (unvetted, note) = searched.await;
-        notes.extend(note);
-        all.extend(unvetted.into_iter().filter(|candidate| known.insert(key(candidate))));
-        let need = need.to_owned();
-        let searched = tokio::task::spawn_blocking(move || {
+            // Last, so that a package which a registry vouches for is that registry's.
+            all.extend(unvetted.into_iter().filter(|candidate| known.insert(key(candidate))));
             let hits = ranked(&need, &all, LOOKED_AT);
             let fitting = hits.into_iter().filter(|(_, sure)| sure.is_none_or(|sure| sure >= FITS));
             fitting.map(|(candidate, _)| candidate.clone()).collect::<Vec<_>>()

@@ -5,14 +5,18 @@
 //! Tests: below; `metamcp_tools::declarations::observed` for the shapes themselves.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use metamcp_tools::declarations::observed;
 use serde_json::{Map, Value, json};
+use tokio::sync::Notify;
 
 use crate::files::Directory;
-use crate::observe::{Event, Interest, Origin, Subscriber, Verdict};
+use crate::observe::{CallRecord, Event, Interest, Origin, Subscriber, Verdict};
+use crate::{compute, task};
 
 const FILE: &str = "shapes.json";
 /// The form of the file. Another one is not read, and replaced.
@@ -25,6 +29,8 @@ const MAX_TOOLS: usize = 2_000;
 const MAX_FILE: u64 = 16 * 1024 * 1024;
 /// Longest result looked at: parsing more would cost the gateway's own thread.
 const MAX_RESULT: usize = 256 * 1024;
+/// Results up to this size are looked at where they arrive, in less than 100 us; longer ones elsewhere.
+pub(crate) const SHORT_RESULT: usize = 4 * 1024;
 /// Longest arguments looked at.
 const MAX_ARGUMENTS: usize = 16 * 1024;
 /// Calls of one tool whose arguments are looked at: what is not seen by then is an exception.
@@ -38,8 +44,16 @@ pub(crate) const OWNER: u64 = 0;
 /// See the module.
 #[derive(Debug)]
 pub struct Shapes {
-    home: PathBuf,
+    home: Arc<Path>,
     state: Arc<Mutex<State>>,
+    elsewhere: Arc<Elsewhere>,
+}
+
+/// Results that are looked at elsewhere.
+#[derive(Debug, Default)]
+struct Elsewhere {
+    count: AtomicUsize,
+    done: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -91,7 +105,11 @@ impl Subscriber for Shapes {
         let is_script = matches!(record.origin, Origin::Script(_));
         // Declarations are for scripts, so only what they get is worth the parsing.
         if is_script && let Some(result) = payload.result {
-            self.saw(principal, server, tool, result);
+            if result.len() <= SHORT_RESULT {
+                self.saw(principal, server, tool, result);
+            } else if result.len() <= MAX_RESULT {
+                self.see_elsewhere(record, result.clone());
+            }
         }
         let shows_use = is_script || matches!(record.origin, Origin::RunTool | Origin::Chain);
         if shows_use && record.verdict == Verdict::Ok {
@@ -104,28 +122,36 @@ impl Subscriber for Shapes {
 impl Shapes {
     /// Shapes kept under `home`. Touches nothing yet.
     pub fn new(home: &Path) -> Shapes {
-        Shapes { home: home.to_owned(), state: Arc::default() }
+        Shapes { home: home.into(), state: Arc::default(), elsewhere: Arc::default() }
     }
 
     /// A tool's useful result, as it came.
     pub fn saw(&self, principal: u64, server: &str, tool: &str, result: &[u8]) {
-        if result.len() > MAX_RESULT {
-            return;
+        learn(&self.state, &self.home, principal, &format!("{server}:{tool}"), result);
+    }
+
+    fn see_elsewhere(&self, record: &CallRecord, result: Bytes) {
+        let (state, home) = (Arc::clone(&self.state), Arc::clone(&self.home));
+        let id = format!("{}:{}", record.server, record.tool);
+        let (principal, elsewhere) = (record.identity.principal, Arc::clone(&self.elsewhere));
+        elsewhere.count.fetch_add(1, Ordering::AcqRel);
+        task::spawn("shapes", async move {
+            // What cannot be read has no shape.
+            drop(compute::run(move || learn(&state, &home, principal, &id, &result)).await);
+            elsewhere.count.fetch_sub(1, Ordering::AcqRel);
+            elsewhere.done.notify_waiters();
+        });
+    }
+
+    /// Waits until every result that came so far was looked at.
+    pub async fn learnt(&self) {
+        loop {
+            let done = self.elsewhere.done.notified();
+            if self.elsewhere.count.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            done.await;
         }
-        let Some(value) = useful(result) else { return };
-        let seen = observed::shape(&value);
-        let id = format!("{server}:{tool}");
-        let mut state = self.lock();
-        let known = &mut state.learnt(principal, &self.home).known;
-        let merged = known.get(&id).map_or_else(|| seen.clone(), |old| observed::merge(old, &seen));
-        if known.get(&id) == Some(&merged)
-            || merged.to_string().len() > MAX_SHAPE
-            || (known.len() >= MAX_TOOLS && !known.contains_key(&id))
-        {
-            return;
-        }
-        known.insert(id, merged);
-        state.changed |= principal == OWNER;
     }
 
     /// Arguments that worked, an object as it was written. Their shape is remembered while this process runs.
@@ -170,13 +196,29 @@ impl Shapes {
         }
         let known = state.learnt(OWNER, &self.home).known.clone();
         drop(state);
-        let home = self.home.clone();
+        let home = Arc::clone(&self.home);
         drop(tokio::task::spawn_blocking(move || write(&home, &known)));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn learn(state: &Mutex<State>, home: &Path, principal: u64, id: &str, result: &[u8]) {
+    let Some(value) = useful(result).filter(|_| result.len() <= MAX_RESULT) else { return };
+    let seen = observed::shape(&value);
+    let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = &mut state.learnt(principal, home).known;
+    let merged = known.get(id).map_or_else(|| seen.clone(), |old| observed::merge(old, &seen));
+    if known.get(id) == Some(&merged)
+        || merged.to_string().len() > MAX_SHAPE
+        || (known.len() >= MAX_TOOLS && !known.contains_key(id))
+    {
+        return;
+    }
+    known.insert(id.to_owned(), merged);
+    state.changed |= principal == OWNER;
 }
 
 /// What a script gets of a result: structured content, else text that is JSON. Plain text has no shape worth a type.

@@ -37,11 +37,16 @@ const LAST_WRITE: Duration = Duration::from_secs(2);
 /// Principals of a listener whose habits are remembered at once; the one heard of longest ago is forgotten for a new one.
 const MOST_OTHERS: usize = 64;
 
+/// Calls recorded and not yet looked at; then it is done where they are recorded.
+const MOST_WAITING: usize = 256;
+
 /// What is remembered of use, shared by all sessions of a gateway.
 #[derive(Debug)]
 pub struct UsageStore {
     file: UsageFile,
+    /// Locked for as long as a whole history takes to look through, so never by the thread that relays calls.
     state: Mutex<State>,
+    inbox: Mutex<Inbox>,
     /// One writer at a time; held by threads that may wait.
     writing: Mutex<()>,
     changed: Notify,
@@ -86,12 +91,28 @@ struct State {
     known: UsageHistory,
     /// What the file does not hold yet. Only this is ever added to it, so that gateways do not count each other's twice.
     fresh: UsageHistory,
-    looked: Option<Instant>,
     /// Of principals of a listener, while this process runs: the file is the owner's, and they are known to that listener
     /// alone.
     others: HashMap<u64, Other>,
     /// Counts up with every look at one of them.
     turns: u64,
+}
+
+/// What the thread that relays calls leaves for others.
+#[derive(Debug, Default)]
+struct Inbox {
+    calls: Vec<RecordedCall>,
+    /// When the file was last looked at.
+    looked: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct RecordedCall {
+    principal: u64,
+    words: QueryWords,
+    id: String,
+    ok: bool,
+    at_secs: u64,
 }
 
 #[derive(Debug, Default)]
@@ -121,6 +142,7 @@ impl UsageStore {
         let usage_store = Arc::new(UsageStore {
             file,
             state: Mutex::default(),
+            inbox: Mutex::default(),
             writing: Mutex::default(),
             changed: Notify::new(),
             searches: Mutex::default(),
@@ -137,37 +159,44 @@ impl UsageStore {
         usage_store
     }
 
-    /// What a principal's habit says about a query.
-    pub async fn prior(self: &Arc<Self>, principal: u64, query: &str) -> Prior {
-        if principal != OWNER {
-            return self.lock().other(principal).prior(query, now_secs());
-        }
-        let due = {
-            let mut state = self.lock();
-            let due = state.looked.is_none_or(|at| at.elapsed() >= EVERY);
-            if due {
-                state.looked = Some(Instant::now());
+    /// Looks at the file if that is due.
+    pub async fn refresh(self: &Arc<Self>, principal: u64) {
+        let is_due = {
+            let mut inbox = self.inbox();
+            let is_due = principal == OWNER && inbox.looked.is_none_or(|at| at.elapsed() >= EVERY);
+            if is_due {
+                inbox.looked = Some(Instant::now());
             }
-            due
+            is_due
         };
-        if due {
+        if is_due {
             self.blocking(UsageStore::look).await;
         }
-        self.lock().known.prior(query, now_secs())
+    }
+
+    /// What a principal's habit says about a query; not for the thread that relays calls.
+    pub fn prior(&self, principal: u64, query: &str) -> Prior {
+        let mut state = self.lock();
+        match principal {
+            OWNER => state.known.prior(query, now_secs()),
+            other => state.other(other).prior(query, now_secs()),
+        }
     }
 
     /// Remembers the end of a call. Cheap; nothing is written here.
     pub fn record(&self, principal: u64, words: &QueryWords, id: &str, ok: bool) {
-        let now = now_secs();
-        if principal != OWNER {
-            return self.lock().other(principal).record_words(words, id, ok, now);
+        let is_full = {
+            let mut inbox = self.inbox();
+            let (words, id, at_secs) = (words.clone(), id.to_owned(), now_secs());
+            inbox.calls.push(RecordedCall { principal, words, id, ok, at_secs });
+            inbox.calls.len() >= MOST_WAITING
+        };
+        if is_full {
+            drop(self.lock());
         }
-        {
-            let mut state = self.lock();
-            state.known.record_words(words, id, ok, now);
-            state.fresh.record_words(words, id, ok, now);
+        if principal == OWNER {
+            self.changed.notify_one();
         }
-        self.changed.notify_one();
     }
 
     /// Writes what is not written yet, for the end of the process.
@@ -177,9 +206,7 @@ impl UsageStore {
     }
 
     async fn save(self: &Arc<Self>) {
-        if !self.lock().fresh.is_empty() {
-            self.blocking(UsageStore::save_now).await;
-        }
+        self.blocking(UsageStore::save_now).await;
     }
 
     async fn blocking(self: &Arc<Self>, work: fn(&UsageStore)) {
@@ -197,8 +224,11 @@ impl UsageStore {
     }
 
     fn save_now(&self) {
-        let _one = self.writing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = std::mem::take(&mut self.lock().fresh);
+        if fresh.is_empty() {
+            return;
+        }
         match self.file.add(&fresh, unix_millis()) {
             Ok(all) => self.settle(all),
             Err(error) => {
@@ -214,8 +244,23 @@ impl UsageStore {
         state.known = known;
     }
 
+    /// The state, with all that was recorded so far.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let calls = std::mem::take(&mut self.inbox().calls);
+        for RecordedCall { principal, words, id, ok, at_secs } in calls {
+            if principal == OWNER {
+                state.known.record_words(&words, &id, ok, at_secs);
+                state.fresh.record_words(&words, &id, ok, at_secs);
+            } else {
+                state.other(principal).record_words(&words, &id, ok, at_secs);
+            }
+        }
+        state
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn searches(&self) -> MutexGuard<'_, RecentSearches> {

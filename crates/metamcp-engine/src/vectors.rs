@@ -23,9 +23,9 @@ use std::time::Duration;
 
 use metamcp_types::text;
 use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
 
 use crate::clock::{Clock, unix_millis};
+use crate::compute;
 use answer::MAX_TEXTS;
 use async_store::AsyncStore;
 use batch::{Batch, batches};
@@ -48,6 +48,8 @@ const MAX_QUERY_CHARS: usize = 2_000;
 const MAX_REQUESTS: usize = 2;
 /// Larger answers are read on another thread: a megabyte of numbers takes milliseconds.
 const READ_HERE: usize = 64 * 1024;
+/// Documents looked up under one lock: others want it too, and the thread that looks up goes behind them.
+const LOOKED_UP: usize = 256;
 
 /// The text of one tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,14 +117,21 @@ impl Vectors {
 
     /// How many of these are not in memory, so that [`Vectors::documents`] would have to look for them.
     pub fn missing(&self, wanted: &[Document]) -> usize {
-        let vector_cache = lock(&self.vector_cache);
-        wanted.iter().filter(|document| !vector_cache.holds(&document.digest)).count()
+        let missing = |some: &[Document]| {
+            let vector_cache = lock(&self.vector_cache);
+            some.iter().filter(|document| !vector_cache.holds(&document.digest)).count()
+        };
+        wanted.chunks(LOOKED_UP).map(missing).sum()
     }
 
     /// Those that are in memory, in the order of `wanted`, without asking anybody.
     pub fn known(&self, wanted: &[Document]) -> Vec<Option<Arc<[f32]>>> {
-        let mut vector_cache = lock(&self.vector_cache);
-        wanted.iter().map(|document| vector_cache.tool(&document.digest)).collect()
+        let mut known = Vec::with_capacity(wanted.len());
+        for some in wanted.chunks(LOOKED_UP) {
+            let mut vector_cache = lock(&self.vector_cache);
+            known.extend(some.iter().map(|document| vector_cache.tool(&document.digest)));
+        }
+        known
     }
 
     /// Fetches what is missing of these beside all else; one such errand at a time, since the next finds in memory what
@@ -305,7 +314,7 @@ impl Vectors {
         let vectors = if answer.len() <= READ_HERE {
             answer::read(form, &answer, asked)?
         } else {
-            let read = spawn_blocking(move || answer::read(form, &answer, asked));
+            let read = compute::run(move || answer::read(form, &answer, asked));
             read.await.unwrap_or(Err(Failure::Malformed))?
         };
         let length = vectors.first().map_or(0, |vector| vector.len());

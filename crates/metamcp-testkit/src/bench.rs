@@ -4,6 +4,7 @@
 //! Tests: `cargo xtask bench` itself; a short run of it is part of the tests.
 
 mod http;
+mod search;
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -31,6 +32,8 @@ struct Load {
     startup: bool,
     /// Time of one `mcp_discover` over everything.
     discover: bool,
+    /// Searches under way beside lone calls.
+    searches: usize,
     /// A script to run in place of calls.
     script: Option<String>,
     /// A tool of the gateway and its arguments, in place of calls.
@@ -65,6 +68,7 @@ fn run(mut arguments: impl Iterator<Item = String>) -> Result<Value> {
         gateway: false,
         startup: false,
         discover: false,
+        searches: 0,
         script: None,
         call: None,
         one_by_one: false,
@@ -91,6 +95,7 @@ fn run(mut arguments: impl Iterator<Item = String>) -> Result<Value> {
             "--payload" => load.payload = number()?,
             "--in-flight" => load.in_flight = number()?,
             "--calls" => load.calls = number()?,
+            "--searches" => load.searches = number()?,
             "--children" => load.children = number()?,
             "--blob" => load.blob = true,
             "--events" => load.events = true,
@@ -117,6 +122,9 @@ fn run(mut arguments: impl Iterator<Item = String>) -> Result<Value> {
     if load.discover {
         let arguments = json!({"query": "files topic under heading"});
         return route.one_by_one("mcp_discover", &arguments, load.calls);
+    }
+    if load.searches > 0 {
+        return search::run(&mut route, &load);
     }
     if let Some(code) = load.script.as_ref().filter(|_| load.one_by_one) {
         return route.one_by_one("mcp_execute", &json!({ "code": code }), load.calls);

@@ -1,13 +1,13 @@
 //! A part of the catalog, as a snapshot of its own: who works with it cannot see the rest.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use metamcp_calls::pool::ServerId;
 use metamcp_config::config::ServerConfig;
 use metamcp_search::search::{CachedTokenizer, Index, ServerIndex};
 
-use super::{Known, Snapshot, about};
+use super::{Known, LazyIndex, Snapshot, about};
 
 /// A snapshot of a part of the catalog, and what it was made from: the next one is made from the difference.
 #[derive(Debug, Clone)]
@@ -15,9 +15,23 @@ pub struct Narrowed {
     from: Arc<Snapshot>,
     /// The part.
     pub part: Arc<Snapshot>,
+    /// What its index is made of, when somebody searches it.
+    parts: HashMap<ServerId, LazyPart>,
+}
+
+/// One server's part of an index, made when it is needed: calls need only know the tools.
+type LazyPart = Arc<LazyLock<Arc<ServerIndex>, Box<dyn FnOnce() -> Arc<ServerIndex> + Send>>>;
+
+fn lazy(make: impl FnOnce() -> Arc<ServerIndex> + Send + 'static) -> LazyPart {
+    Arc::new(LazyLock::new(Box::new(make)))
 }
 
 impl Narrowed {
+    /// Whether both are one.
+    pub fn is(&self, other: &Narrowed) -> bool {
+        Arc::ptr_eq(&self.part, &other.part)
+    }
+
     /// Whether it is made from this snapshot.
     pub fn is_of(&self, snapshot: &Arc<Snapshot>) -> bool {
         Arc::ptr_eq(&self.from, snapshot)
@@ -32,9 +46,9 @@ impl Narrowed {
         before: Option<&Narrowed>,
     ) -> Narrowed {
         let (mut known, mut failed) = (HashMap::new(), HashMap::new());
-        let mut parts = Vec::new();
+        let mut parts = HashMap::new();
         let mut changed = before.is_none();
-        let tuning = from.index.tuning();
+        let tuning = from.index().tuning();
         for (id, config) in servers {
             if let Some(why) = from.failed.get(id) {
                 failed.insert(*id, Arc::clone(why));
@@ -44,11 +58,11 @@ impl Narrowed {
                 let source = before.from.known.get(id)?;
                 let same = Arc::ptr_eq(&source.tools, &now.tools);
                 let kept = before.part.known.get(id)?;
-                same.then_some((kept, before.part.index.server(&config.name)?))
+                same.then_some((kept, before.parts.get(id)?))
             });
             let own = match earlier {
                 Some((kept, part)) => {
-                    parts.push(Arc::clone(part));
+                    parts.insert(*id, Arc::clone(part));
                     Known { listed_at: now.listed_at, saved_at: now.saved_at, ..kept.clone() }
                 }
                 None => {
@@ -62,12 +76,12 @@ impl Narrowed {
                         let kept = before.part.known.get(id)?;
                         let same = kept.tools.fingerprint == tools.fingerprint
                             && kept.tools.skipped == tools.skipped;
-                        same.then_some((kept, before.part.index.server(&config.name)?))
+                        same.then_some((kept, before.parts.get(id)?))
                     });
-                    match (kept, from.index.server(&config.name)) {
+                    match (kept, from.index().server(&config.name)) {
                         // What changed lies outside of this part.
                         (Some((kept, part)), _) => {
-                            parts.push(Arc::clone(part));
+                            parts.insert(*id, Arc::clone(part));
                             Known {
                                 listed_at: now.listed_at,
                                 saved_at: now.saved_at,
@@ -76,16 +90,21 @@ impl Narrowed {
                         }
                         (None, Some(part)) if is_whole => {
                             changed = true;
-                            parts.push(Arc::clone(part));
+                            let part = Arc::clone(part);
+                            parts.insert(*id, lazy(move || part));
                             now.clone()
                         }
                         (None, _) => {
                             changed = true;
-                            let mut words = CachedTokenizer::default();
-                            let (name, about) = (&config.name, about(config));
-                            parts.push(Arc::new(ServerIndex::build_tuned(
-                                &mut words, name, about, &tools, &tuning,
-                            )));
+                            let (config, listed) = (Arc::clone(config), Arc::clone(&tools));
+                            let part = lazy(move || {
+                                let mut words = CachedTokenizer::default();
+                                let (name, about) = (&config.name, about(&config));
+                                Arc::new(ServerIndex::build_tuned(
+                                    &mut words, name, about, &listed, &tuning,
+                                ))
+                            });
+                            parts.insert(*id, part);
                             Known { saved_at: now.saved_at, ..Known::new(tools, now.listed_at) }
                         }
                     }
@@ -98,10 +117,16 @@ impl Narrowed {
             Some(before) => (Arc::clone(&before.part.index), before.part.generation),
             None => {
                 let generation = before.map_or(0, |before| before.part.generation);
-                (Arc::new(Index::tuned(parts, tuning)), generation + 1)
+                let own: Vec<LazyPart> = parts.values().cloned().collect();
+                let whole = move || {
+                    let own = own.iter().map(|part| Arc::clone(LazyLock::force(part)));
+                    Arc::new(Index::tuned(own.collect(), tuning))
+                };
+                let index: Arc<LazyIndex> = Arc::new(LazyLock::new(Box::new(whole)));
+                (index, generation + 1)
             }
         };
         let part = Arc::new(Snapshot { known, failed, index, generation });
-        Narrowed { from: Arc::clone(from), part }
+        Narrowed { from: Arc::clone(from), part, parts }
     }
 }

@@ -27,7 +27,7 @@ fn catalog(cache: Option<SchemaCache>, servers: u32) -> Arc<Catalog> {
 }
 
 fn found(catalog: &Catalog, query: &str) -> Vec<String> {
-    let hits = catalog.snapshot().index.search(query, Strategy::Hybrid, 9, None);
+    let hits = catalog.snapshot().index().search(query, Strategy::Hybrid, 9, None);
     hits.iter().map(metamcp_search::search::Hit::id).collect()
 }
 
@@ -55,7 +55,7 @@ async fn a_cache_is_read_whole_and_without_what_is_damaged() {
             .and_then(|known| known.tool(&format!("tool_{number}")));
         assert_eq!(known.is_some(), number != 7, "{number}");
     }
-    assert_eq!(snapshot.index.tool_count(), 2 * (servers as usize - 1));
+    assert_eq!(snapshot.index().tool_count(), 2 * (servers as usize - 1));
     assert_eq!(found(&catalog, "tool_42").first().map(String::as_str), Some("server042:tool_42"));
 }
 
@@ -65,7 +65,8 @@ async fn started(home: &Path, servers: u32) -> Vec<String> {
     // Here it returns only when everything is kept for the next one.
     catalog.load_now();
     catalog.loaded().await;
-    let index = &catalog.snapshot().index;
+    let snapshot = catalog.snapshot();
+    let index = snapshot.index();
     let hits = ["tool_3", "does other", "server005 tool"]
         .into_iter()
         .flat_map(|query| index.search(query, Strategy::Hybrid, 99, None));
@@ -127,7 +128,7 @@ async fn an_older_list_does_not_replace_a_newer_one() {
     let after = catalog.snapshot();
     assert_eq!(after.failure(ServerId(1)).map(ToString::to_string).as_deref(), Some("is away"));
     assert_eq!(after.generation, before.generation);
-    assert!(Arc::ptr_eq(&after.index, &before.index), "nothing changed, so nothing was built");
+    assert!(Arc::ptr_eq(after.index(), before.index()), "nothing changed, so nothing was built");
     catalog.listed(ServerId(0), Ok(list(&["newest"])), None, at(8)).await;
     assert_eq!(found(&catalog, "newest"), ["server000:newest"]);
 }
@@ -145,7 +146,7 @@ async fn a_part_is_made_from_the_difference_and_moves_only_when_it_changes() {
         Narrowed::of(&catalog.snapshot(), &inside, keep, before)
     };
     let names = |part: &Narrowed| -> Vec<String> {
-        let hits = part.part.index.search("read write", Strategy::Bm25, 9, None);
+        let hits = part.part.index().search("read write", Strategy::Bm25, 9, None);
         let mut names: Vec<String> = hits.iter().map(metamcp_search::search::Hit::id).collect();
         names.sort();
         names
@@ -161,7 +162,7 @@ async fn a_part_is_made_from_the_difference_and_moves_only_when_it_changes() {
     let second = part(Some(&first));
     assert!(second.is_of(&catalog.snapshot()) && !first.is_of(&catalog.snapshot()));
     assert_eq!(second.part.generation, first.part.generation);
-    assert!(Arc::ptr_eq(&second.part.index, &first.part.index));
+    assert!(Arc::ptr_eq(second.part.index(), first.part.index()));
     assert_eq!(second.part.known(ServerId(0)).unwrap().listed_at, Some(at(2)));
     catalog.listed(ServerId(0), Ok(list(&["read_a", "read_d"])), None, at(3)).await;
     let third = part(Some(&second));
@@ -171,12 +172,15 @@ async fn a_part_is_made_from_the_difference_and_moves_only_when_it_changes() {
 
 /// Whoever publishes holds that lock while the whole index is put together.
 #[test]
-fn whether_a_tool_is_blocked_is_told_while_an_index_is_made() {
+fn what_calls_and_searches_want_to_know_is_told_while_an_index_is_made() {
     let catalog = catalog(None, 1);
-    let held = catalog.lock();
+    let held = catalog.parts();
     let (told, heard) = std::sync::mpsc::channel();
     let asked = Arc::clone(&catalog);
-    std::thread::spawn(move || told.send(asked.is_blocked(ServerId(0), "any")));
-    assert_eq!(heard.recv_timeout(Duration::from_secs(10)), Ok(false));
+    std::thread::spawn(move || {
+        let is_blocked = asked.is_blocked(ServerId(0), "any");
+        told.send((is_blocked, asked.configs().len(), asked.snapshot().generation))
+    });
+    assert_eq!(heard.recv_timeout(Duration::from_secs(10)), Ok((false, 1, 0)));
     drop(held);
 }

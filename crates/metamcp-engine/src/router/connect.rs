@@ -190,7 +190,7 @@ pub(super) fn list(router: &Arc<Router>, conn: ConnId) {
 }
 
 async fn read_list(router: Arc<Router>, connection: Arc<Connection>, life: Arc<Life>) {
-    let secrets = router.values();
+    let secrets = Arc::new(router.values());
     let reading = listing::read(&connection, router.timing.tools, &secrets);
     let listed = router.clock.timeout(router.timing.list, reading).await;
     let read = match listed {

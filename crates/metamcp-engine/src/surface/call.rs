@@ -173,7 +173,13 @@ impl View {
         if let Err(refused) = permitted(&call_request) {
             return Dispatched::Refused(refused);
         }
-        let snapshot = self.snapshot();
+        // That the tool is one of this view was seen before, so its part of the catalog need not be made for it.
+        let whole = self.surface.catalog.snapshot();
+        let has = |known: &&Known| known.tool(&call_request.tool).is_some();
+        let snapshot = match whole.known(call_request.entry.id).filter(has) {
+            Some(_) => whole,
+            None => self.snapshot(),
+        };
         let known = snapshot.known(call_request.entry.id);
         match self.validate(&call_request, known) {
             Validation::Valid { harmless } => {

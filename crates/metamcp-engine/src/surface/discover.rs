@@ -6,22 +6,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metamcp_calls::breaker::Phase;
+use metamcp_calls::dispatch::ServerView;
 use metamcp_calls::lifecycle::State;
-use metamcp_search::search::{Features, Hit, Near, Strategy};
+use metamcp_config::config::ServerConfig;
+use metamcp_search::search::{Features, Hit, Index, Near, Nearness, Strategy};
 use metamcp_search::usage_history::Prior;
 use metamcp_surface::discover::{
     self, Detail, DiscoverRequest, DiscoverResponse, FailedServer, ServerLine, ServerState,
 };
 use metamcp_tools::cursor::CursorError;
 use metamcp_types::next::{Advice, Audience, Next};
+use metamcp_wire::handshake::Peer;
 use metamcp_wire::object;
 use metamcp_wire::scan::MAX_DEPTH;
 use serde_json::{Value, json};
 
 use super::reply::{self, Code, ErrorObject};
-use super::semantic;
+use super::semantic::{self, QueryRanker};
 use super::{Finished, Step, View};
 use crate::catalog::Snapshot;
+use crate::compute;
 use crate::config::Project;
 use crate::router::{Caller, Entry};
 
@@ -68,8 +72,9 @@ pub(super) struct SearchResults {
     total: usize,
     pub(super) next_cursor: Option<String>,
     pub(super) snapshot: Arc<Snapshot>,
-    asked: Vec<Entry>,
+    pub(super) asked: Vec<Entry>,
     states: Vec<(ServerState, Option<String>)>,
+    offers: Option<String>,
     pub(super) pending: Vec<String>,
     pub(super) failed: Vec<(String, String)>,
     pub(super) note: Option<String>,
@@ -93,13 +98,19 @@ impl View {
         let (view, caller) = (self.clone(), caller.clone());
         Step::Later(Box::pin(async move {
             let query = request.query.clone();
-            match view.discover(request).await {
-                Ok(found) => {
-                    if let Some(query) = query.filter(|_| !found.ids.is_empty()) {
-                        view.surface.searched(&caller, &query, &found.ids);
+            let written = view.look(request, |view, request, looked| {
+                let text = view.response(looked, request, |response| {
+                    view.response_text(request, looked, response)
+                });
+                let result = json!({ "content": [{ "type": "text", "text": text }] });
+                (result.to_string().into_bytes(), looked.ids())
+            });
+            match written.await {
+                Ok((result, ids)) => {
+                    if let Some(query) = query.filter(|_| !ids.is_empty()) {
+                        view.surface.searched(&caller, &query, &ids);
                     }
-                    let result = json!({ "content": [{ "type": "text", "text": found.text }] });
-                    Finished::Result(result.to_string().into_bytes())
+                    Finished::Result(result)
                 }
                 Err(finished) => finished,
             }
@@ -107,43 +118,92 @@ impl View {
     }
 
     /// Finds tools and servers.
-    pub async fn discover(&self, mut request: DiscoverRequest) -> Result<Discovered, Finished> {
-        let looked = self.look(&mut request).await?;
-        let (overview, hits) = (request.is_overview(), &looked.hits);
+    pub async fn discover(&self, request: DiscoverRequest) -> Result<Discovered, Finished> {
+        let rendered = self.look(request, |view, request, looked| {
+            view.response(looked, request, |response| Discovered {
+                text: view.response_text(request, looked, response),
+                json: view.response_json(request, response),
+                ids: if request.query.is_some() { looked.ids() } else { Vec::new() },
+                offers: looked.offers.clone(),
+            })
+        });
+        rendered.await
+    }
+
+    /// The same for a program, which picks out what it wants.
+    pub(super) async fn discover_json(
+        &self,
+        request: DiscoverRequest,
+        pick: impl FnOnce(&Value) -> String + Send + 'static,
+    ) -> Result<String, Finished> {
+        let picked = self.look(request, |view, request, looked| {
+            view.response(looked, request, |response| pick(&view.response_json(request, response)))
+        });
+        picked.await
+    }
+
+    /// What was found, as it is told.
+    fn response<T>(
+        &self,
+        looked: &SearchResults,
+        request: &DiscoverRequest,
+        tell: impl FnOnce(&DiscoverResponse<'_>) -> T,
+    ) -> T {
+        let overview = request.is_overview();
         let lines: Vec<ServerLine<'_>> = looked
             .asked
             .iter()
             .zip(&looked.states)
-            .map(|(entry, state)| self.line(entry, state, &looked.snapshot))
+            .map(|(entry, state)| line(entry, state, &looked.snapshot))
             .collect();
         let pending: Vec<&str> = looked.pending.iter().map(String::as_str).collect();
         let failed: Vec<FailedServer<'_>> =
             looked.failed.iter().map(|(name, reason)| FailedServer { name, reason }).collect();
-        let answer = DiscoverResponse {
+        tell(&DiscoverResponse {
             servers: &lines,
-            hits,
+            hits: &looked.hits,
             total: looked.total,
             next_cursor: looked.next_cursor.as_deref(),
             pending: if overview { &[] } else { &pending },
             failed: if overview { &[] } else { &failed },
             note: looked.note.as_deref(),
             audience: self.audience,
-        };
+        })
+    }
+
+    fn response_json(&self, request: &DiscoverRequest, response: &DiscoverResponse<'_>) -> Value {
+        let mut json = discover::to_json(request, response);
+        if request.is_overview()
+            && let Some(project) = self.waiting()
+        {
+            json["project"] = json!({ "file": project.path, "waiting": project.preview.counts() });
+        }
+        json
+    }
+
+    fn response_text(
+        &self,
+        request: &DiscoverRequest,
+        looked: &SearchResults,
+        response: &DiscoverResponse<'_>,
+    ) -> String {
+        let overview = request.is_overview();
         // A whole server with its schemas is for writing code against it.
         let whole = request.detail == Detail::Schema
             && request.query.is_none()
             && request.tool.is_none()
             && request.offset == 0;
-        let offers = if request.tool.is_none() { self.offers_note(&looked.asked) } else { None };
-        let text = match looked.asked.as_slice() {
-            [entry] if whole && !overview && self.surface.code.is_on() && !hits.is_empty() => {
-                let mut text = self.declarations(entry, MAX_DECLARATIONS);
+        match looked.asked.as_slice() {
+            [entry]
+                if whole && !overview && self.surface.code.is_on() && !looked.hits.is_empty() =>
+            {
+                let mut text = self.declarations(entry, &looked.snapshot, MAX_DECLARATIONS);
                 text.push_str("// For mcp_execute; one tool's JSON Schema: mcp_discover {\"tool\": \"server:tool\", \"detail\": \"schema\"}.");
                 text
             }
             _ => {
-                let mut text = discover::to_text(&request, &answer);
-                if let Some(note) = &offers {
+                let mut text = discover::to_text(request, response);
+                if let Some(note) = &looked.offers {
                     text.push('\n');
                     text.push_str(note);
                 }
@@ -153,18 +213,7 @@ impl View {
                 }
                 text
             }
-        };
-        let mut json = discover::to_json(&request, &answer);
-        if overview && let Some(project) = self.waiting() {
-            let waiting = json!({ "file": project.path, "waiting": project.preview.counts() });
-            json["project"] = waiting;
         }
-        Ok(Discovered {
-            text,
-            json,
-            ids: request.query.iter().flat_map(|_| hits.iter().map(Hit::id)).collect(),
-            offers,
-        })
     }
 
     /// The project's file, if a person has yet to decide about it. Whoever is kept to a part of everything is not told.
@@ -185,11 +234,12 @@ impl View {
         }
     }
 
-    /// Looks for tools and servers, whatever words the answer will be in.
-    pub(super) async fn look(
+    /// Looks for tools and servers, and has the answer written in whatever words: both where it delays no call.
+    pub(super) async fn look<T: Send + 'static>(
         &self,
-        request: &mut DiscoverRequest,
-    ) -> Result<SearchResults, Finished> {
+        mut request: DiscoverRequest,
+        write: impl FnOnce(&View, &DiscoverRequest, &SearchResults) -> T + Send + 'static,
+    ) -> Result<T, Finished> {
         self.surface.catalog.loaded().await;
         if let Some(name) = request.server.clone() {
             let Some(entry) = self.server(&name) else {
@@ -203,17 +253,45 @@ impl View {
             .filter(|entry| request.server.as_deref().is_none_or(|name| name == &*entry.name))
             .cloned()
             .collect();
-        let overview = request.is_overview();
-        if !overview {
+        if !request.is_overview() {
             self.wake_asked(&asked, request.server.is_some()).await;
         }
-        let prior = match (&self.surface.usage_history, &request.query) {
-            (Some(usage_history), Some(query)) => {
-                Some(usage_history.prior(self.principal, query).await)
+        if let (Some(usage_history), Some(_)) = (&self.surface.usage_history, &request.query) {
+            usage_history.refresh(self.principal).await;
+        }
+        let snapshot = self.latest_snapshot().await;
+        let ranker = match &request.query {
+            Some(query) if request.tool.is_none() => {
+                Some(self.ranker(query, request.server.as_deref(), &snapshot).await)
             }
             _ => None,
         };
-        let snapshot = self.snapshot();
+        // Asked here: whoever holds the router's lock must not be a thread that others go before.
+        let statuses = asked.iter().map(|entry| self.status(entry)).collect();
+        let offers = if request.tool.is_none() { self.offers_note(&asked) } else { None };
+        let view = self.clone();
+        let looking = compute::run(move || {
+            let looked = view.looked(&mut request, snapshot, ranker, (asked, statuses), offers)?;
+            Ok(write(&view, &request, &looked))
+        });
+        looking.await.unwrap_or_else(|failed| {
+            Err(Finished::error(&ErrorObject::new(Code::Internal, failed.to_string())))
+        })
+    }
+
+    /// The part that takes long where there are thousands of tools.
+    fn looked(
+        &self,
+        request: &mut DiscoverRequest,
+        snapshot: Arc<Snapshot>,
+        ranker: Option<QueryRanker>,
+        (asked, statuses): (Vec<Entry>, Vec<ServerStatus>),
+        offers: Option<String>,
+    ) -> Result<SearchResults, Finished> {
+        let prior = match (&self.surface.usage_history, &request.query) {
+            (Some(usage_history), Some(query)) => Some(usage_history.prior(self.principal, query)),
+            _ => None,
+        };
         let unusable =
             |error: CursorError| Finished::invalid(format!("the cursor cannot be used: {error}"));
         let binding = format!("{} {}", self.binding(), request.binding());
@@ -224,15 +302,14 @@ impl View {
             request.offset = offset as usize;
         }
         let mut note = None;
-        let (hits, total) = match &request.query {
-            Some(query) if request.tool.is_none() => {
+        let (hits, total) = match (&request.query, ranker) {
+            (Some(query), Some(ranker)) => {
                 let (page, server) = ((request.offset, request.limit), request.server.as_deref());
-                let (found, said) =
-                    self.ranked(query, page, server, &snapshot, prior.as_ref()).await;
-                note = said;
+                let found = ranker.page(snapshot.index(), query, page, server, prior.as_ref());
+                note = ranker.note;
                 (found.hits, found.total)
             }
-            _ if overview => (Vec::new(), 0),
+            _ if request.is_overview() => (Vec::new(), 0),
             _ => self.named(request, &asked, &snapshot)?,
         };
         let stamp = stamp(snapshot.generation, prior.as_ref(), note.as_deref());
@@ -243,7 +320,11 @@ impl View {
         let next_cursor = (next < total).then(|| {
             self.surface.cursors.encode(stamp, u32::try_from(next).unwrap_or(u32::MAX), &binding)
         });
-        let states: Vec<_> = asked.iter().map(|entry| self.state(entry, &snapshot)).collect();
+        let states: Vec<_> = asked
+            .iter()
+            .zip(statuses)
+            .map(|(entry, status)| status.state(entry, &snapshot))
+            .collect();
         let (mut pending, mut failed) = (Vec::new(), Vec::new());
         for (entry, (state, reason)) in asked.iter().zip(&states) {
             if snapshot.known(entry.id).is_some() || *state == ServerState::Disabled {
@@ -267,6 +348,7 @@ impl View {
             snapshot,
             asked,
             states,
+            offers,
             pending,
             failed,
             note,
@@ -277,7 +359,7 @@ impl View {
     /// vain, is woken and not waited for again, or it would slow down every search for as long as it is broken; only
     /// who asks about it alone waits.
     async fn wake_asked(&self, asked: &[Entry], by_name: bool) {
-        let snapshot = self.snapshot();
+        let snapshot = self.latest_snapshot().await;
         let is_hopeless = |entry: &&Entry| {
             let failed = || {
                 self.surface.router.view(entry.id).is_some_and(|view| view.last_failure.is_some())
@@ -385,34 +467,16 @@ impl View {
 
     /// Why the first hits of a query stand where they do. The servers are as known as they are.
     pub async fn why(&self, query: &str, server: Option<&str>, limit: usize) -> Vec<Why> {
-        let snapshot = self.snapshot();
-        let index = &snapshot.index;
+        let snapshot = self.latest_snapshot().await;
         let nearness = match self.surface.options.ranking.local() {
             // Why it is not asked is told with the answer that this explains.
-            Some(local) => semantic::nearness(index, query, local).await.ok(),
+            Some(local) => semantic::nearness(&snapshot, query, local).await.ok(),
             None => None,
         };
-        let (looked, hits) = match &nearness {
-            Some(nearness) => {
-                let looked = index.candidates_near(query, server, nearness).into_iter();
-                let looked = looked.map(|(hit, seen, near)| (hit, seen, Some(near))).collect();
-                (looked, index.page_by(nearness, query, (0, limit), server, None).hits)
-            }
-            None => {
-                let looked = index.candidates(query, server).into_iter();
-                let looked: Vec<_> = looked.map(|(hit, seen)| (hit, seen, None)).collect();
-                (looked, index.search(query, Strategy::Hybrid, limit, server))
-            }
-        };
-        let why = |hit: Hit| {
-            let words = index.words_of(query, &hit.server, &hit.tool().name);
-            let seen = looked.iter().find(|(other, ..)| other.id() == hit.id());
-            let (features, nearness) =
-                seen.map_or((None, None), |(_, features, nearness)| (Some(*features), *nearness));
-            let (score, confidence) = (hit.score, hit.confidence);
-            Why { id: hit.id(), score, confidence, words, features, nearness }
-        };
-        hits.into_iter().map(why).collect()
+        let (query, server) = (query.to_owned(), server.map(str::to_owned));
+        let explained =
+            move || why(snapshot.index(), &query, server.as_deref(), nearness.as_ref(), limit);
+        compute::run(explained).await.unwrap_or_default()
     }
 
     pub(super) fn tool_missing(
@@ -454,7 +518,7 @@ impl View {
 
     /// Why a server cannot say what it has.
     pub(super) fn absence(&self, entry: &Entry) -> String {
-        match self.state(entry, &self.snapshot()) {
+        match self.status(entry).state(entry, &self.snapshot()) {
             (ServerState::Connecting, Some(reason)) => {
                 format!("starting again, ask again in a moment; {}", cut(&reason))
             }
@@ -464,26 +528,36 @@ impl View {
         }
     }
 
+    fn status(&self, entry: &Entry) -> ServerStatus {
+        let entry_now = self.surface.router.entry(entry.id);
+        ServerStatus {
+            view: self.surface.router.view(entry.id),
+            config: entry_now.map_or_else(|| Arc::clone(&entry.config), |now| now.config),
+            peer: self.surface.router.peer(entry.id),
+        }
+    }
+}
+
+/// What the router knows of a server.
+struct ServerStatus {
+    view: Option<ServerView>,
+    /// With the secrets that were looked up when it started, which must not be told.
+    config: Arc<ServerConfig>,
+    peer: Option<Arc<Peer>>,
+}
+
+impl ServerStatus {
     fn state(&self, entry: &Entry, snapshot: &Snapshot) -> (ServerState, Option<String>) {
         if let Some(reason) = entry.config.state.against() {
             return (ServerState::Disabled, Some(reason.to_owned()));
         }
         let listing = snapshot.failure(entry.id).map(ToString::to_string);
-        let Some(view) = self.surface.router.view(entry.id) else {
-            return (ServerState::NotStarted, None);
-        };
-        // With the secrets that were looked up when it started, which must not be told.
-        let config = self
-            .surface
-            .router
-            .entry(entry.id)
-            .map_or_else(|| Arc::clone(&entry.config), |now| now.config);
+        let Some(view) = &self.view else { return (ServerState::NotStarted, None) };
         let failure =
-            || view.last_failure.as_ref().map(|failure| reply::told(failure, Some(&config)));
-        let peer = self.surface.router.peer(entry.id);
+            || view.last_failure.as_ref().map(|failure| reply::told(failure, Some(&self.config)));
         let is_empty = snapshot.known(entry.id).is_some_and(|known| known.tools.tools.is_empty());
-        let silent = is_empty
-            && peer.is_some_and(|peer| peer.capabilities.is_object() && !peer.can("tools"));
+        let is_silent = |peer: &Arc<Peer>| peer.capabilities.is_object() && !peer.can("tools");
+        let silent = is_empty && self.peer.as_ref().is_some_and(is_silent);
         let listing = listing.or_else(|| silent.then(|| NO_TOOLS.to_owned()));
         match view.state {
             // One that is tried again: why it failed is still the best that is known of it.
@@ -501,27 +575,63 @@ impl View {
             None => (ServerState::NotStarted, listing),
         }
     }
+}
 
-    fn line<'a>(
-        &self,
-        entry: &'a Entry,
-        state: &'a (ServerState, Option<String>),
-        snapshot: &'a Snapshot,
-    ) -> ServerLine<'a> {
-        let known = snapshot.known(entry.id);
-        ServerLine {
-            name: &entry.name,
-            origin: entry.config.origin.as_str(),
-            state: state.0,
-            reason: state.1.as_deref().map(cut),
-            tools: known.map(|known| known.tools.tools.len()),
-            description: entry
-                .config
-                .description
-                .as_deref()
-                .or_else(|| known.and_then(|known| known.tools.server_title.as_deref())),
-        }
+impl SearchResults {
+    /// The tools shown.
+    pub(super) fn ids(&self) -> Vec<String> {
+        self.hits.iter().map(Hit::id).collect()
     }
+}
+
+fn line<'a>(
+    entry: &'a Entry,
+    state: &'a (ServerState, Option<String>),
+    snapshot: &'a Snapshot,
+) -> ServerLine<'a> {
+    let known = snapshot.known(entry.id);
+    ServerLine {
+        name: &entry.name,
+        origin: entry.config.origin.as_str(),
+        state: state.0,
+        reason: state.1.as_deref().map(cut),
+        tools: known.map(|known| known.tools.tools.len()),
+        description: entry
+            .config
+            .description
+            .as_deref()
+            .or_else(|| known.and_then(|known| known.tools.server_title.as_deref())),
+    }
+}
+
+fn why(
+    index: &Index,
+    query: &str,
+    server: Option<&str>,
+    nearness: Option<&Nearness>,
+    limit: usize,
+) -> Vec<Why> {
+    let (looked, hits) = match nearness {
+        Some(nearness) => {
+            let looked = index.candidates_near(query, server, nearness).into_iter();
+            let looked = looked.map(|(hit, seen, near)| (hit, seen, Some(near))).collect();
+            (looked, index.page_by(nearness, query, (0, limit), server, None).hits)
+        }
+        None => {
+            let looked = index.candidates(query, server).into_iter();
+            let looked: Vec<_> = looked.map(|(hit, seen)| (hit, seen, None)).collect();
+            (looked, index.search(query, Strategy::Hybrid, limit, server))
+        }
+    };
+    let why = |hit: Hit| {
+        let words = index.words_of(query, &hit.server, &hit.tool().name);
+        let seen = looked.iter().find(|(other, ..)| other.id() == hit.id());
+        let (features, nearness) =
+            seen.map_or((None, None), |(_, features, nearness)| (Some(*features), *nearness));
+        let (score, confidence) = (hit.score, hit.confidence);
+        Why { id: hit.id(), score, confidence, words, features, nearness }
+    };
+    hits.into_iter().map(why).collect()
 }
 
 /// What the order of a list depends on: the catalog, habits, and by what it was ranked. Habits fade all the time; what

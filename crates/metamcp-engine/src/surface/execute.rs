@@ -23,6 +23,7 @@ use super::script::{ScriptHost, Transcript, call_json};
 use super::script_queue::ScriptQueue;
 use super::sub_request::Progress;
 use super::{Finished, Running, Step, View};
+use crate::compute;
 use crate::rlimits;
 use crate::router::{Caller, Entry};
 
@@ -422,7 +423,7 @@ async fn read(source: &str) -> Result<metamcp_script::PreparedScript, ErrorObjec
         return metamcp_script::prepare(source).map_err(|error| unreadable(&error));
     }
     let owned = source.to_owned();
-    match tokio::task::spawn_blocking(move || metamcp_script::prepare(&owned)).await {
+    match compute::run(move || metamcp_script::prepare(&owned)).await {
         Ok(read) => read.map_err(|error| unreadable(&error)),
         Err(_) => Err(ErrorObject::new(Code::Internal, "reading the script failed")
             .hint("Nothing was run. This is a fault of metamcp; a shorter script may work.")),

@@ -43,17 +43,20 @@ impl View {
 /// An answer in the making, each failure of which is put into this tool's words.
 fn later(
     op: &'static str,
-    work: impl Future<Output = Result<Value, Finished>> + Send + 'static,
+    work: impl Future<Output = Result<Vec<u8>, Finished>> + Send + 'static,
 ) -> Step {
     Step::Later(Box::pin(async move {
         match work.await {
-            Ok(answer) => {
-                Finished::Result(full_surface::answer(answer.to_string().as_bytes(), None, &[]))
-            }
+            Ok(answer) => Finished::Result(answer),
             Err(Finished::Refused(object)) => Finished::Result(refused(op, *object)),
             Err(other) => other,
         }
     }))
+}
+
+/// The answer of a tool as it is sent.
+fn written(answer: &Value) -> Vec<u8> {
+    full_surface::answer(answer.to_string().as_bytes(), None, &[])
 }
 
 /// A failure as the answer of a tool.

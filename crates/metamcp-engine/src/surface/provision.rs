@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::call::usable;
 use super::reply::{self, Code, ErrorObject};
 use super::{Finished, Step, View};
+use crate::compute;
 use crate::provision::{Found, Provisioner};
 use crate::router::{Caller, Entry, ServerRequest};
 use crate::upstream::Reply;
@@ -98,8 +99,10 @@ impl View {
         };
         // Whatever it finds, it makes the servers known.
         drop(self.discover(query).await);
-        let snapshot = self.surface.catalog.snapshot();
-        let hits = snapshot.index.search(&request.intent, Strategy::Hybrid, SHOWN, None);
+        let (snapshot, intent) = (self.surface.catalog.snapshot(), request.intent.clone());
+        let searching =
+            compute::run(move || snapshot.index().search(&intent, Strategy::Hybrid, SHOWN, None));
+        let hits = searching.await.unwrap_or_default();
         let sure = |hit: &Hit, floor: f32| hit.confidence.is_some_and(|chance| chance >= floor);
         if !hits.first().is_some_and(|first| sure(first, LOCAL_FLOOR)) {
             return Vec::new();

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::reply::{Code, ErrorObject};
 use super::{Finished, View};
+use crate::compute;
 use crate::results::Stored;
 use crate::router::{CallOutcome, ResultMapper};
 
@@ -14,8 +15,6 @@ use crate::router::{CallOutcome, ResultMapper};
 pub(super) const SERVER: &str = "@results";
 /// Its tools.
 const TOOLS: [&str; 2] = ["read", "query"];
-/// From this size on a part is cut out beside the thread that relays calls.
-const LARGE: usize = 1024 * 1024;
 
 impl View {
     /// A call to one of its tools.
@@ -44,14 +43,14 @@ impl View {
             return Finished::error(&unknown(id));
         };
         let value = if wants_whole { whole } else { value };
-        let cut = move |value: &Bytes| part.of(&String::from_utf8_lossy(value));
-        let text = if value.len() < LARGE {
-            cut(&value)
-        } else {
-            tokio::task::spawn_blocking(move || cut(&value)).await.unwrap_or_default()
-        };
-        let result = json!({ "content": [{ "type": "text", "text": text }] });
-        Finished::Result(result.to_string().into_bytes())
+        let cut = compute::run(move || {
+            let text = part.of(&String::from_utf8_lossy(&value));
+            json!({ "content": [{ "type": "text", "text": text }] }).to_string().into_bytes()
+        });
+        match cut.await {
+            Ok(result) => Finished::Result(result),
+            Err(failed) => Finished::error(&ErrorObject::new(Code::Internal, failed.to_string())),
+        }
     }
 
     /// What shortens results that are too long to show, where that is wanted.

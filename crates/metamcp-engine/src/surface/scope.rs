@@ -1,7 +1,7 @@
 //! A session's part of the whole: which servers and tools it can see, by whatever road it looks.
 //! Everything a client asks is answered from here, so that nothing has to be checked a second time elsewhere.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use metamcp_config::config::Toolset;
 use tokio::sync::OnceCell;
@@ -9,6 +9,7 @@ use tokio::sync::OnceCell;
 use super::reply::{Code, ErrorObject};
 use super::{Surface, View};
 use crate::catalog::{Narrowed, Snapshot};
+use crate::compute;
 use crate::results::Owner;
 use crate::router::{Entry, Servers};
 
@@ -27,6 +28,10 @@ impl Scope {
     pub fn new(toolset: Toolset) -> Scope {
         let name = toolset.name.as_str().into();
         Scope { toolset, name, narrowed: Mutex::default(), digest: OnceCell::new() }
+    }
+
+    fn narrowed(&self) -> MutexGuard<'_, Option<Narrowed>> {
+        self.narrowed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -64,17 +69,40 @@ impl View {
 
     /// What is known of this view's servers and tools.
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
-        let whole = self.surface.catalog.snapshot();
-        let Some(scope) = &self.scope else { return whole };
-        let mut narrowed = scope.narrowed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(current) = narrowed.as_ref().filter(|narrowed| narrowed.is_of(&whole)) {
-            return Arc::clone(&current.part);
+        let Some(scope) = &self.scope else { return self.surface.catalog.snapshot() };
+        loop {
+            let whole = self.surface.catalog.snapshot();
+            let before = scope.narrowed().clone();
+            if let Some(current) = before.as_ref().filter(|narrowed| narrowed.is_of(&whole)) {
+                return Arc::clone(&current.part);
+            }
+            let servers: Vec<_> =
+                self.servers().iter().map(|entry| (entry.id, Arc::clone(&entry.config))).collect();
+            let keep = |config: &_, tool: &str| scope.toolset.has_tool(config, tool);
+            // Nothing is locked meanwhile: a call must not wait for a search that makes the same.
+            let next = Narrowed::of(&whole, &servers, keep, before.as_ref());
+            let mut narrowed = scope.narrowed();
+            let is_unchanged = match (&*narrowed, &before) {
+                (Some(now), Some(before)) => now.is(before),
+                (now, before) => now.is_none() && before.is_none(),
+            };
+            if is_unchanged {
+                return Arc::clone(&narrowed.insert(next).part);
+            }
         }
-        let servers: Vec<_> =
-            self.servers().iter().map(|entry| (entry.id, Arc::clone(&entry.config))).collect();
-        let keep = |config: &_, tool: &str| scope.toolset.has_tool(config, tool);
-        let next = Narrowed::of(&whole, &servers, keep, narrowed.as_ref());
-        Arc::clone(&narrowed.insert(next).part)
+    }
+
+    /// The same, for who can wait until it is made beside the thread that relays calls.
+    pub(crate) async fn latest_snapshot(&self) -> Arc<Snapshot> {
+        let Some(scope) = &self.scope else { return self.surface.catalog.snapshot() };
+        let whole = self.surface.catalog.snapshot();
+        let narrowed = scope.narrowed().clone().filter(|narrowed| narrowed.is_of(&whole));
+        if let Some(current) = narrowed {
+            return current.part;
+        }
+        let view = self.clone();
+        let made = compute::run(move || view.snapshot()).await;
+        made.unwrap_or_else(|_| self.snapshot())
     }
 
     /// Whether a tool may be called here, whether or not it is known.

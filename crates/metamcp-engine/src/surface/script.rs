@@ -20,7 +20,9 @@ use super::query_cache::QueryCache;
 use super::reply::{Code, ErrorObject, is_error};
 use super::script_queries::{describe, list, name_in, search, stored_result, types};
 use super::sub_request::{Progress, SubRequests};
+use crate::catalog::Snapshot;
 use crate::observe::{Event, Interest, Origin, Subscriber, Subscription, Verdict};
+use crate::shapes;
 
 /// Lines and calls remembered for the last words of a script that is ended from outside.
 const MAX_TOLD: usize = 1000;
@@ -231,6 +233,10 @@ async fn call(
             ),
         ));
     };
+    if result.len() > shapes::SHORT_RESULT {
+        // The script may ask next how it is declared.
+        view.surface.shapes.learnt().await;
+    }
     if is_error(text.as_bytes()) {
         let entry = view.server(server);
         let server = Value::from(entry.as_ref().map_or(server, |entry| &*entry.name));
@@ -287,8 +293,12 @@ impl View {
     }
 
     /// What is known of a server's tools, as TypeScript.
-    pub(crate) fn declarations(&self, entry: &crate::router::Entry, bound: usize) -> String {
-        let snapshot = self.snapshot();
+    pub(crate) fn declarations(
+        &self,
+        entry: &crate::router::Entry,
+        snapshot: &Snapshot,
+        bound: usize,
+    ) -> String {
         let Some(known) = snapshot.known(entry.id) else { return String::new() };
         let identifier = declarations::identifier(&entry.name);
         let shapes: Vec<Option<Value>> = known

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::reply::{Code, ErrorObject};
 use super::script::{MAX_MESSAGE, MAX_NAME, refused};
 use super::{Finished, View};
+use crate::compute;
 use crate::router::Entry;
 
 /// Declarations given to a script at once, in bytes.
@@ -30,7 +31,7 @@ pub(super) async fn search(view: &View, asked: &Value) -> Result<String, CallErr
         "limit": if options["limit"].is_number() { options["limit"].clone() } else { 10.into() },
         "detail": options["detail"],
     });
-    found(view, &arguments).await.map(|found| found["tools"].to_string())
+    found(view, &arguments, |found| found["tools"].to_string()).await
 }
 
 pub(super) async fn describe(view: &View, asked: &Value) -> Result<String, CallError> {
@@ -47,28 +48,30 @@ pub(super) async fn describe(view: &View, asked: &Value) -> Result<String, CallE
     let entry = known(view, &server).await?;
     if tool.is_empty() {
         // A server alone: what it is and what it has.
-        let found = found(view, &all_of(&entry)).await?;
-        let about = &found["servers"][0];
-        return Ok(json!({
-            "server": about["name"],
-            "state": about["state"],
-            "description": about["description"],
-            "tools": found["tools"],
-            "total": found["total"],
-        })
-        .to_string());
+        let whole = |found: &Value| {
+            let about = &found["servers"][0];
+            json!({
+                "server": about["name"],
+                "state": about["state"],
+                "description": about["description"],
+                "tools": found["tools"],
+                "total": found["total"],
+            })
+            .to_string()
+        };
+        return found(view, &all_of(&entry), whole).await;
     }
     let tool = view.tool_meant(&server, &tool);
     let arguments = json!({ "server": server, "tool": tool, "detail": "schema" });
-    found(view, &arguments).await.map(|found| found["tools"][0].to_string())
+    found(view, &arguments, |found| found["tools"][0].to_string()).await
 }
 
 pub(super) async fn list(view: &View, asked: &Value) -> Result<String, CallError> {
     match asked["server"].as_str() {
-        None => found(view, &json!({})).await.map(|found| found["servers"].to_string()),
+        None => found(view, &json!({}), |found| found["servers"].to_string()).await,
         Some(server) => {
             let entry = known(view, server).await?;
-            found(view, &all_of(&entry)).await.map(|found| found["tools"].to_string())
+            found(view, &all_of(&entry), |found| found["tools"].to_string()).await
         }
     }
 }
@@ -100,17 +103,23 @@ async fn known(view: &View, name: &str) -> Result<Entry, CallError> {
     Ok(entry)
 }
 
-async fn found(view: &View, arguments: &Value) -> Result<Value, CallError> {
+async fn found(
+    view: &View,
+    arguments: &Value,
+    pick: impl Fn(&Value) -> String + Copy + Send + 'static,
+) -> Result<String, CallError> {
     let request = DiscoverRequest::decode(Some(arguments))
         .map_err(|bad| refused(view, &ErrorObject::new(Code::ValidationInput, bad.to_string())))?;
-    match view.discover(request).await {
-        Ok(found) => Ok(found.json),
+    match view.discover_json(request, pick).await {
+        Ok(found) => Ok(found),
         Err(Finished::Refused(object)) => Err(refused(view, &object)),
-        Err(Finished::Result(result)) => Ok(serde_json::from_slice(&result).unwrap_or_default()),
+        Err(Finished::Result(result)) => {
+            Ok(pick(&serde_json::from_slice(&result).unwrap_or_default()))
+        }
         Err(Finished::Protocol { message, .. }) => {
             Err(refused(view, &ErrorObject::new(Code::ValidationInput, message)))
         }
-        Err(Finished::Dispatched) => Ok(Value::Null),
+        Err(Finished::Dispatched) => Ok(pick(&Value::Null)),
     }
 }
 
@@ -120,26 +129,26 @@ pub(super) async fn types(view: &View, asked: &Value) -> Result<String, CallErro
         Some(name) => vec![known(view, name).await?],
         None => view.servers().iter().cloned().collect(),
     };
-    let own = view.clone();
-    // A server of a thousand tools takes some tens of milliseconds, in which nobody else would be answered.
-    let page = beside(view, move || {
+    let (own, snapshot) = (view.clone(), view.latest_snapshot().await);
+    let page = computed(view, move || {
         let mut page = String::new();
         for entry in all {
-            page.push_str(&own.declarations(&entry, MAX_TYPES.saturating_sub(page.len())));
+            let bound = MAX_TYPES.saturating_sub(page.len());
+            page.push_str(&own.declarations(&entry, &snapshot, bound));
         }
-        page
+        Value::from(page).to_string()
     });
-    Ok(Value::from(page.await?).to_string())
+    page.await
 }
 
-/// Does something that takes long beside the thread that relays calls.
-async fn beside<T: Send + 'static>(
+/// Does something that takes long where it delays no call.
+async fn computed<T: Send + 'static>(
     view: &View,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, CallError> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| {
-        refused(view, &ErrorObject::new(Code::Internal, "the gateway failed while answering"))
-    })
+    compute::run(work)
+        .await
+        .map_err(|failed| refused(view, &ErrorObject::new(Code::Internal, failed.to_string())))
 }
 
 pub(super) async fn stored_result(view: &View, asked: &Value) -> Result<String, CallError> {
@@ -165,7 +174,8 @@ pub(super) async fn stored_result(view: &View, asked: &Value) -> Result<String, 
     }
     let part = Part::decode(options).map_err(|bad| wrong(bad.to_string()))?;
     let length = options["length"].as_u64().and_then(|length| usize::try_from(length).ok());
-    let cut = beside(view, move || part_of(&String::from_utf8_lossy(&stored.value), part, length));
+    let cut =
+        computed(view, move || part_of(&String::from_utf8_lossy(&stored.value), part, length));
     cut.await?.map_err(wrong)
 }
 

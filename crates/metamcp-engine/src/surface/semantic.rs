@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::View;
 use crate::catalog::Snapshot;
+use crate::compute;
 use crate::task;
 use crate::vectors::{Document, Endpoint, Local, VOYAGE_KEY, Vectors};
 
@@ -60,48 +61,73 @@ impl Ranking {
     }
 }
 
+/// What ranks the tools for one query, with all that had to be waited for.
+pub(super) struct QueryRanker {
+    by: By,
+    /// What should be said of it.
+    pub(super) note: Option<String>,
+}
+
+enum By {
+    Own(Strategy),
+    Vectors(BlendedRanker),
+    Transformer(Nearness),
+}
+
+impl QueryRanker {
+    /// One page of hits. Takes long where there are thousands of tools.
+    pub(super) fn page(
+        &self,
+        index: &Index,
+        query: &str,
+        page: (usize, usize),
+        server: Option<&str>,
+        prior: Option<&Prior>,
+    ) -> Found {
+        match &self.by {
+            By::Own(strategy) => index.page_with(query, *strategy, page.0, page.1, server, prior),
+            By::Vectors(compared) => index.page_by(compared, query, page, server, None),
+            By::Transformer(nearness) => index.page_by(nearness, query, page, server, prior),
+        }
+    }
+}
+
 impl View {
-    /// One page of hits for a query, and what should be said of it.
-    pub(super) async fn ranked(
+    /// What ranks the tools of a snapshot for a query.
+    pub(super) async fn ranker(
         &self,
         query: &str,
-        (offset, limit): (usize, usize),
         server: Option<&str>,
-        snapshot: &Snapshot,
-        prior: Option<&Prior>,
-    ) -> (Found, Option<String>) {
+        snapshot: &Arc<Snapshot>,
+    ) -> QueryRanker {
         let ranking = &self.surface.options.ranking;
-        let (index, page) = (&snapshot.index, (offset, limit));
         let beside = ranking.strategy.without_vectors();
-        let by_vectors = match &ranking.embedder {
-            None => Err(ranking.unavailable.clone()),
-            Some(Embedder::Local(local)) => match nearness(index, query, local).await {
-                Ok(nearness) => {
+        let ranked = match &ranking.embedder {
+            None => return QueryRanker { by: By::Own(beside), note: ranking.unavailable.clone() },
+            Some(Embedder::Local(local)) => {
+                nearness(snapshot, query, local).await.map(|nearness| {
                     let note = (nearness.missing > 0).then(|| still_missing(nearness.missing));
-                    Ok((index.page_by(&nearness, query, page, server, prior), note))
-                }
-                Err(why) => Err(Some(format!("ranked by {beside} instead: {why}"))),
-            },
+                    QueryRanker { by: By::Transformer(nearness), note }
+                })
+            }
             Some(Embedder::Api(vectors, catalogs)) => {
-                let all = catalogs.of(index);
-                match compared(index, query, server, vectors, beside, &all).await {
-                    Ok((compared, missing)) => {
-                        let note = (missing > 0).then(|| not_fetched(missing, vectors));
-                        Ok((index.page_by(&compared, query, page, server, None), note))
-                    }
-                    Err(why) => Err(Some(format!("ranked by {beside} instead: {why}"))),
-                }
+                let compared = compared(snapshot, query, server, vectors, beside, catalogs).await;
+                compared.map(|(compared, missing)| {
+                    let note = (missing > 0).then(|| not_fetched(missing, vectors));
+                    QueryRanker { by: By::Vectors(compared), note }
+                })
             }
         };
-        by_vectors.unwrap_or_else(|why| {
-            (index.page_with(query, beside, offset, limit, server, prior), why)
+        ranked.unwrap_or_else(|why| {
+            let note = format!("ranked by {beside} instead: {why}");
+            QueryRanker { by: By::Own(beside), note: Some(note) }
         })
     }
 }
 
-/// What the transformer thinks of every tool; or why not. Works elsewhere: it takes longer than calls should wait.
+/// What the transformer thinks of every tool; or why not.
 pub(super) async fn nearness(
-    index: &Arc<Index>,
+    snapshot: &Arc<Snapshot>,
     query: &str,
     local: &Arc<Local>,
 ) -> Result<Nearness, String> {
@@ -112,19 +138,34 @@ pub(super) async fn nearness(
         return Err("the query is empty".to_owned());
     }
     let mut seen = local.moves();
-    local.offer(index);
+    let missing = {
+        let (local, snapshot) = (Arc::clone(local), Arc::clone(snapshot));
+        move |offers: bool| {
+            let (local, snapshot) = (Arc::clone(&local), Arc::clone(&snapshot));
+            compute::run(move || {
+                if offers {
+                    local.offer(snapshot.index());
+                }
+                local.missing(snapshot.index())
+            })
+        }
+    };
     let all_there = async {
-        while (1..=WORTH_WAITING).contains(&local.missing(index)) && local.refusal().is_none() {
+        let mut left = missing(true).await;
+        while left.is_ok_and(|left| (1..=WORTH_WAITING).contains(&left))
+            && local.refusal().is_none()
+        {
             local.moved_on(&mut seen).await;
+            left = missing(false).await;
         }
     };
     // What is not there in time serves the next search.
     drop(tokio::time::timeout(PATIENCE, all_there).await);
-    let (local, index, query) = (Arc::clone(local), Arc::clone(index), query.to_owned());
-    let working = tokio::task::spawn_blocking(move || {
+    let (local, snapshot, query) = (Arc::clone(local), Arc::clone(snapshot), query.to_owned());
+    let working = compute::run(move || {
         let asked = local.query(&query).map_err(|why| why.to_string())?;
-        let tables = local.tables(&index);
-        Nearness::new(&tables, &asked).ok_or_else(|| still_missing(local.missing(&index)))
+        let tables = local.tables(snapshot.index());
+        Nearness::new(&tables, &asked).ok_or_else(|| still_missing(local.missing(snapshot.index())))
     });
     working.await.map_err(|error| error.to_string())?
 }
@@ -173,23 +214,34 @@ impl Catalogs {
 /// The best of our own ranking and the nearest by vector, with what the API thinks of them, and how many tools it has
 /// said nothing about; or why not.
 async fn compared(
-    index: &Index,
+    snapshot: &Arc<Snapshot>,
     query: &str,
     server: Option<&str>,
     vectors: &Arc<Vectors>,
     beside: Strategy,
-    all: &Arc<Catalog>,
+    catalogs: &Arc<Catalogs>,
 ) -> Result<(BlendedRanker, usize), String> {
     if let Some(refusal) = vectors.refusal() {
         return Err(refusal.to_string());
     }
-    let mut hits = index.search(query, Strategy::Hybrid, BLENDED, server);
-    let documents: Vec<Document> = hits.iter().map(document).collect();
+    let by_words = {
+        let (snapshot, catalogs) = (Arc::clone(snapshot), Arc::clone(catalogs));
+        let (query, server) = (query.to_owned(), server.map(str::to_owned));
+        let vectors = Arc::clone(vectors);
+        compute::run(move || {
+            let index = snapshot.index();
+            let all = catalogs.of(index);
+            let hits = index.search(&query, Strategy::Hybrid, BLENDED, server.as_deref());
+            let documents: Vec<Document> = hits.iter().map(document).collect();
+            let missing = vectors.missing(&all.documents);
+            (all, hits, documents, missing)
+        })
+    };
+    let (all, mut hits, documents, missing) = by_words.await.map_err(|error| error.to_string())?;
     let source = Arc::clone(vectors);
     // Tasks of their own: what is not there in time is fetched all the same, for the next search. Those that words
     // found come first.
     let fetching = task::spawn("embeddings", async move { source.documents(&documents).await });
-    let missing = vectors.missing(&all.documents);
     let gathering = (missing > 0).then(|| {
         let (source, wanted) = (Arc::clone(vectors), Arc::clone(&all.documents));
         task::spawn("embeddings of all", source.gather(wanted))
@@ -209,13 +261,12 @@ async fn compared(
     if tools.iter().any(|tool| tool.len() != asked.len()) {
         return Err(format!("{} changed its model", vectors.endpoint().host()));
     }
-    let mut similarity: Vec<f32> = tools.iter().map(|tool| product(tool, &asked)).collect();
-    let known = vectors.known(&all.documents);
-    let missing = known.iter().filter(|vector| vector.is_none()).count();
-    let all = Arc::clone(all);
+    let (snapshot, vectors) = (Arc::clone(snapshot), Arc::clone(vectors));
     let server = server.map(str::to_owned);
-    // Over thousands of tools it takes longer than calls should wait.
-    let working = tokio::task::spawn_blocking(move || {
+    let working = compute::run(move || {
+        let mut similarity: Vec<f32> = tools.iter().map(|tool| product(tool, &asked)).collect();
+        let known = vectors.known(&all.documents);
+        let missing = known.iter().filter(|vector| vector.is_none()).count();
         let is_asked = |hit: &Hit| server.as_deref().is_none_or(|server| *hit.server == *server);
         let mut near: Vec<(f32, usize)> = known
             .iter()
@@ -231,16 +282,16 @@ async fn compared(
         };
         near.sort_unstable_by(order);
         near.truncate(BLENDED);
-        near.into_iter().map(|(near, at)| (near, all.hits[at].clone())).collect::<Vec<_>>()
+        for (near, at) in near {
+            similarity.push(near);
+            hits.push(all.hits[at].clone());
+        }
+        if hits.is_empty() && missing > 0 {
+            return Err(not_fetched(missing, &vectors));
+        }
+        Ok((BlendedRanker::new(snapshot.index(), &hits, &similarity, beside), missing))
     });
-    for (near, hit) in working.await.map_err(|error| error.to_string())? {
-        similarity.push(near);
-        hits.push(hit);
-    }
-    if hits.is_empty() && missing > 0 {
-        return Err(not_fetched(missing, vectors));
-    }
-    Ok((BlendedRanker::new(index, &hits, &similarity, beside), missing))
+    working.await.map_err(|error| error.to_string())?
 }
 
 /// How near two vectors of length one are.

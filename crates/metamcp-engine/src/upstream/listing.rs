@@ -13,9 +13,10 @@ use metamcp_wire::modern::headers;
 use metamcp_wire::write;
 
 use super::{Connection, Reply};
+use crate::compute;
 
-/// Pages up to this size are read in a millisecond or two; longer ones on a thread.
-const SHORT_PAGE: usize = 64 * 1024;
+/// Pages up to this size are read in a hundred microseconds; longer ones on a thread.
+const SHORT_PAGE: usize = 4 * 1024;
 
 /// How long one that announces no tools may take to say so once more: it may be silent to what it does not know.
 const UNANNOUNCED: Duration = Duration::from_secs(5);
@@ -45,7 +46,7 @@ impl From<String> for ListError {
 pub async fn read(
     connection: &Connection,
     most: usize,
-    secrets: &Redactor,
+    secrets: &Arc<Redactor>,
 ) -> Result<Arc<ServerTools>, ListError> {
     let peer = connection.peer.get();
     let title = peer.map(|peer| secrets.redact_text(peer.title.as_deref().unwrap_or(&peer.name)));
@@ -67,10 +68,7 @@ pub async fn read(
             }
         };
         let page = match answered {
-            Ok(Reply::Result(page)) => match secrets.redact(&page).json {
-                Cow::Borrowed(_) => page,
-                Cow::Owned(clean) => Bytes::from(clean),
-            },
+            Ok(Reply::Result(page)) => page,
             Ok(Reply::Error(error)) => {
                 let (code, message) = metamcp_wire::handshake::error_parts(&error);
                 if !announced && code == NO_SUCH_METHOD {
@@ -99,7 +97,7 @@ pub async fn read(
             connection.list_ttl.get_or_init(|| ttl);
         }
         let next;
-        (listing, next) = take_in(listing, page).await?;
+        (listing, next) = take_in(listing, page, secrets).await?;
         match next.map_err(|defect| format!("answered tools/list with nonsense: {defect}"))? {
             Next::Done => {
                 let tools = listing.finish(title, version);
@@ -145,15 +143,20 @@ fn fits_into_headers(tool: &Tool, server: &str) -> bool {
 async fn take_in(
     mut listing: Listing,
     page: Bytes,
+    secrets: &Arc<Redactor>,
 ) -> Result<(Listing, Result<Next, ToolListDefect>), String> {
-    let short = page.len() <= SHORT_PAGE;
+    let (short, secrets) = (page.len() <= SHORT_PAGE, Arc::clone(secrets));
     let read = move || {
+        let page = match secrets.redact(&page).json {
+            Cow::Borrowed(_) => page,
+            Cow::Owned(clean) => Bytes::from(clean),
+        };
         let next = listing.page(&page);
         (listing, next)
     };
     if short {
         return Ok(read());
     }
-    let reading = tokio::task::spawn_blocking(read).await;
+    let reading = compute::run(read).await;
     reading.map_err(|_| "listed tools that cannot be read".to_owned())
 }

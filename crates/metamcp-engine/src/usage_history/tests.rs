@@ -6,6 +6,12 @@ use super::*;
 
 const NOW_MS: u64 = 1_700_000_000_000;
 
+/// What a search sees.
+async fn asked(usage_store: &Arc<UsageStore>, principal: u64, query: &str) -> Prior {
+    usage_store.refresh(principal).await;
+    usage_store.prior(principal, query)
+}
+
 fn one(query: &str, id: &str) -> UsageHistory {
     let mut history = UsageHistory::default();
     history.record(query, id, true, NOW_MS / 1_000);
@@ -116,9 +122,9 @@ async fn a_memory_is_written_after_a_while_and_read_by_the_next() {
     let home = tempfile::tempdir().unwrap();
     let file = UsageFile::new(home.path());
     let usage_store = UsageStore::start(file.clone());
-    assert!(usage_store.prior(OWNER, "open a ticket").await.is_empty());
+    assert!(asked(&usage_store, OWNER, "open a ticket").await.is_empty());
     usage_store.record(OWNER, &QueryWords::of("open a ticket"), "jira:create", true);
-    assert!(boost(&usage_store.prior(OWNER, "open a ticket").await) > 0.0, "known at once");
+    assert!(boost(&asked(&usage_store, OWNER, "open a ticket").await) > 0.0, "known at once");
     assert!(!file.path().exists(), "written later");
     let written = async {
         while !file.path().exists() {
@@ -127,7 +133,7 @@ async fn a_memory_is_written_after_a_while_and_read_by_the_next() {
     };
     tokio::time::timeout(Duration::from_secs(600), written).await.unwrap();
     let next = UsageStore::start(file.clone());
-    assert!(boost(&next.prior(OWNER, "open a ticket").await) > 0.0);
+    assert!(boost(&asked(&next, OWNER, "open a ticket").await) > 0.0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,10 +144,10 @@ async fn what_is_removed_is_forgotten_by_those_who_run() {
     usage_store.record(OWNER, &QueryWords::of("open a ticket"), "jira:create", true);
     usage_store.finish().await;
     assert!(file.path().exists());
-    assert!(boost(&usage_store.prior(OWNER, "open a ticket").await) > 0.0);
+    assert!(boost(&asked(&usage_store, OWNER, "open a ticket").await) > 0.0);
     file.forget().unwrap();
     tokio::time::advance(EVERY).await;
-    assert!(usage_store.prior(OWNER, "open a ticket").await.is_empty());
+    assert!(asked(&usage_store, OWNER, "open a ticket").await.is_empty());
     usage_store.record(OWNER, &QueryWords::of("read mail"), "mail:read", true);
     usage_store.finish().await;
     assert_eq!(file.read().unwrap().len(), 1, "the forgotten does not come back");
@@ -167,7 +173,7 @@ async fn two_gateways_learn_from_each_other_without_counting_twice() {
     let expected = boost(&expected.prior("open a ticket", now));
     assert!((read - expected).abs() < 1e-3, "{read} {expected}");
     tokio::time::advance(EVERY).await;
-    let known = boost(&one.prior(OWNER, "open a ticket").await);
+    let known = boost(&asked(&one, OWNER, "open a ticket").await);
     assert!((known - expected).abs() < 1e-3, "{known} {expected}");
 }
 
@@ -179,7 +185,7 @@ async fn a_home_that_cannot_be_used_costs_nothing_but_the_file() {
     let usage_store = UsageStore::start(UsageFile::new(&blocked));
     usage_store.record(OWNER, &QueryWords::of("open a ticket"), "jira:create", true);
     usage_store.finish().await;
-    assert!(boost(&usage_store.prior(OWNER, "open a ticket").await) > 0.0);
+    assert!(boost(&asked(&usage_store, OWNER, "open a ticket").await) > 0.0);
     assert_eq!(std::fs::read_to_string(&blocked).unwrap(), "not a folder");
 }
 
@@ -191,16 +197,33 @@ async fn nobody_finds_by_the_habits_of_another() {
     let usage_store = UsageStore::start(file.clone());
     let words = QueryWords::of("open a ticket");
     usage_store.record(7, &words, "jira:create", true);
-    assert!(boost(&usage_store.prior(7, "open a ticket").await) > 0.0);
+    assert!(boost(&asked(&usage_store, 7, "open a ticket").await) > 0.0);
     for other in [OWNER, 8] {
-        assert!(usage_store.prior(other, "open a ticket").await.is_empty(), "{other}");
+        assert!(asked(&usage_store, other, "open a ticket").await.is_empty(), "{other}");
     }
     usage_store.finish().await;
     assert!(file.read().unwrap().is_empty());
     usage_store.record(OWNER, &words, "jira:create", true);
-    assert!(usage_store.prior(8, "open a ticket").await.is_empty());
+    assert!(asked(&usage_store, 8, "open a ticket").await.is_empty());
     for principal in 100..100 + MOST_OTHERS as u64 {
         usage_store.record(principal, &words, "jira:create", true);
     }
-    assert!(usage_store.prior(7, "open a ticket").await.is_empty(), "forgotten for newer ones");
+    assert!(asked(&usage_store, 7, "open a ticket").await.is_empty(), "forgotten for newer ones");
+}
+
+/// A search looks through the whole history on a thread that others go before.
+#[tokio::test]
+async fn a_call_is_recorded_while_the_history_is_looked_through() {
+    let home = tempfile::tempdir().unwrap();
+    let usage_store = UsageStore::start(UsageFile::new(home.path()));
+    let held = usage_store.lock();
+    let (told, heard) = std::sync::mpsc::channel();
+    let recording = Arc::clone(&usage_store);
+    std::thread::spawn(move || {
+        recording.record(OWNER, &QueryWords::of("open a ticket"), "jira:create", true);
+        told.send(())
+    });
+    assert_eq!(heard.recv_timeout(Duration::from_secs(10)), Ok(()));
+    drop(held);
+    assert!(boost(&usage_store.prior(OWNER, "open a ticket")) > 0.0);
 }

@@ -17,6 +17,7 @@ use super::lock;
 use super::store::{Key, Remembered, Store};
 use crate::change_counter::ChangeCounter;
 use crate::clock::unix_millis;
+use crate::compute::step_aside;
 use crate::model::{IDENTITY, ModelFile};
 
 #[cfg(test)]
@@ -33,11 +34,6 @@ const MAX_TOOLS: usize = 100_000;
 
 /// The longest that one waits for others: a command that ends soon shall leave something for the next.
 const SOON: Duration = Duration::from_millis(250);
-
-/// How much the thread yields to others, as `nice` counts: a tenth of a processor that others want too. At the lowest it
-/// got nothing done beside a build.
-#[cfg(target_os = "linux")]
-const NICENESS: i32 = 10;
 
 /// The transformer of one home, shared by all who search. Its thread ends with it, after the tool it is at.
 #[derive(Debug)]
@@ -313,10 +309,4 @@ impl Shared {
             tables.retain(|cache_key, _| parts.iter().any(|part| part.cache_key().0 == *cache_key));
         }
     }
-}
-
-/// Others go first; where that cannot be arranged it goes without.
-fn step_aside() {
-    #[cfg(target_os = "linux")]
-    rustix::process::nice(NICENESS).ok();
 }

@@ -9,6 +9,8 @@ use metamcp_wire::{object, write};
 
 use super::capabilities::INTRODUCTION;
 use super::renamed;
+use crate::catalog::Snapshot;
+use crate::compute;
 use crate::router::{CallErrorKind, CallOutcome, Entry};
 use crate::surface::sub_request::SubRequests;
 use crate::surface::{Finished, View};
@@ -74,7 +76,7 @@ impl View {
         } else {
             self.wake_enabled().await;
         }
-        let snapshot = self.snapshot();
+        let snapshot = self.latest_snapshot().await;
         let binding = "tools/list as they are";
         let offset = match cursor {
             None => 0,
@@ -86,6 +88,31 @@ impl View {
                 }
             },
         };
+        let (view, from) = (self.clone(), Arc::clone(&snapshot));
+        let only = only.is_some();
+        let writing = compute::run(move || {
+            view.page_of_tools(&servers, only, &from, (offset, binding), reader)
+        });
+        let json = match writing.await {
+            Ok(json) => json,
+            Err(failed) => {
+                return Finished::Protocol { code: -32603, message: failed.to_string() };
+            }
+        };
+        let router = &self.surface.router;
+        router.change_notifier.given(List::Tools, router.tools_digest(&snapshot));
+        Finished::Result(json)
+    }
+
+    /// One page of all tools. It may be megabytes.
+    fn page_of_tools(
+        &self,
+        servers: &[Entry],
+        only: bool,
+        snapshot: &Snapshot,
+        (offset, binding): (usize, &str),
+        reader: Reader,
+    ) -> Vec<u8> {
         let tools = servers.iter().flat_map(|entry| {
             let known = snapshot.known(entry.id).into_iter();
             known.flat_map(|known| known.tools.all()).map(move |tool| (entry, tool))
@@ -110,9 +137,9 @@ impl View {
                 json.push(b',');
             }
             shown += 1;
-            let name = match &only {
-                Some(_) => direct::own_name(&tool.name),
-                None => direct::name(&entry.name, &tool.name).into(),
+            let name = match only {
+                true => direct::own_name(&tool.name),
+                false => direct::name(&entry.name, &tool.name).into(),
             };
             if *name == *tool.name {
                 json.extend_from_slice(&raw);
@@ -128,9 +155,7 @@ impl View {
             write::json_string(&mut json, &next);
         }
         json.push(b'}');
-        let router = &self.surface.router;
-        router.change_notifier.given(List::Tools, router.tools_digest(&snapshot));
-        Finished::Result(json)
+        json
     }
 
     /// Starts every server whose tools were never listed, and waits for them, but for each only once.

@@ -11,10 +11,12 @@ use metamcp_surface::full_surface::{
 };
 use serde_json::Value;
 
-use super::later;
+use super::{later, written};
+use crate::compute;
 use crate::router::{Caller, Entry};
 use crate::surface::call::usable;
 use crate::surface::discover::SearchResults;
+use crate::surface::reply::{Code, ErrorObject};
 use crate::surface::{Finished, Step, View};
 
 impl View {
@@ -26,19 +28,19 @@ impl View {
         let SearchRequest { query, limit, cursor } = SearchRequest::decode(arguments)?;
         let (view, caller) = (self.clone(), caller.clone());
         Ok(later("search_tools", async move {
-            let mut request = DiscoverRequest {
+            let request = DiscoverRequest {
                 operation: Operation::Search,
                 query: Some(query.clone()),
                 limit,
                 cursor,
                 ..DiscoverRequest::default()
             };
-            let looked = view.look(&mut request).await?;
-            if !looked.hits.is_empty() {
-                let ids: Vec<String> = looked.hits.iter().map(Hit::id).collect();
+            let found = view.look(request, |_, _, looked| (page(looked), looked.ids()));
+            let (page, ids) = found.await?;
+            if !ids.is_empty() {
                 view.surface.searched(&caller, &query, &ids);
             }
-            Ok(view.page(&looked))
+            Ok(page)
         }))
     }
 
@@ -47,17 +49,16 @@ impl View {
         let view = self.clone();
         Ok(later("list_tools", async move {
             if asked.is_of_another_kind() {
-                return Ok(full_surface::found(&SearchResponse::default()));
+                return Ok(written(&full_surface::found(&SearchResponse::default())));
             }
-            let mut request = DiscoverRequest {
+            let request = DiscoverRequest {
                 operation: Operation::List,
                 server: asked.namespace,
                 limit: asked.limit,
                 cursor: asked.cursor,
                 ..DiscoverRequest::default()
             };
-            let looked = view.look(&mut request).await?;
-            Ok(view.page(&looked))
+            view.look(request, |_, _, looked| page(looked)).await
         }))
     }
 
@@ -95,7 +96,8 @@ impl View {
         let asked = DescribeRequest::decode(arguments)?;
         let view = self.clone();
         Ok(later("describe_tool", async move {
-            view.documented(&asked.tool_id, |tool| {
+            let id = asked.tool_id.clone();
+            view.documented(&id, move |tool| {
                 full_surface::describe(tool, asked.level, asked.examples)
             })
             .await
@@ -109,8 +111,8 @@ impl View {
         let asked = ExamplesRequest::decode(arguments)?;
         let view = self.clone();
         Ok(later("list_tool_examples", async move {
-            view.documented(&asked.tool_id, |tool| full_surface::list_examples(tool, asked.max))
-                .await
+            let tell = move |tool: &Documented<'_>| full_surface::list_examples(tool, asked.max);
+            view.documented(&asked.tool_id, tell).await
         }))
     }
 
@@ -118,18 +120,22 @@ impl View {
     async fn documented(
         &self,
         id: &str,
-        tell: impl Fn(&Documented<'_>) -> Value,
-    ) -> Result<Value, Finished> {
+        tell: impl Fn(&Documented<'_>) -> Value + Send + 'static,
+    ) -> Result<Vec<u8>, Finished> {
         let (entry, hit) = self.meant(id).await?;
-        let name = &hit.tool().name;
-        let used = self.surface.shapes.uses_of(self.principal, &entry.name, name);
-        Ok(tell(&Documented {
-            hit: &hit,
-            tags: &entry.config.tags,
-            about: entry.config.description.as_deref(),
-            configured: entry.config.examples_of(name),
-            used: used.as_ref(),
-        }))
+        let used = self.surface.shapes.uses_of(self.principal, &entry.name, &hit.tool().name);
+        let telling = compute::run(move || {
+            written(&tell(&Documented {
+                hit: &hit,
+                tags: &entry.config.tags,
+                about: entry.config.description.as_deref(),
+                configured: entry.config.examples_of(&hit.tool().name),
+                used: used.as_ref(),
+            }))
+        });
+        telling.await.map_err(|failed| {
+            Finished::error(&ErrorObject::new(Code::Internal, failed.to_string()))
+        })
     }
 
     async fn meant(&self, id: &str) -> Result<(Entry, Hit), Finished> {
@@ -162,18 +168,18 @@ impl View {
             None => Err(self.tool_missing(tool, std::slice::from_ref(&entry), &self.snapshot())),
         }
     }
+}
 
-    fn page(&self, looked: &SearchResults) -> Value {
-        let tags = |hit: &Hit| {
-            let tags = self.server(&hit.server).map(|entry| entry.config.tags.clone());
-            tags.unwrap_or_default()
-        };
-        full_surface::found(&SearchResponse {
-            tools: looked.hits.iter().map(|hit| full_surface::summary(hit, &tags(hit))).collect(),
-            next_cursor: looked.next_cursor.as_deref(),
-            pending: &looked.pending,
-            failed: &looked.failed,
-            note: looked.note.as_deref(),
-        })
-    }
+fn page(looked: &SearchResults) -> Vec<u8> {
+    let tags = |hit: &Hit| -> &[String] {
+        let entry = looked.asked.iter().find(|entry| entry.name == hit.server);
+        entry.map_or(&[], |entry| &entry.config.tags)
+    };
+    written(&full_surface::found(&SearchResponse {
+        tools: looked.hits.iter().map(|hit| full_surface::summary(hit, tags(hit))).collect(),
+        next_cursor: looked.next_cursor.as_deref(),
+        pending: &looked.pending,
+        failed: &looked.failed,
+        note: looked.note.as_deref(),
+    }))
 }

@@ -1,0 +1,190 @@
+//! Work that costs processor time: searches, indexing, reading and writing of long JSON; off the thread that relays calls.
+//! Owns: as many threads as there are cores, and their queue.      Never: waits for a disk or a peer, runs work nobody waits for any more.
+//! In: closures.  Out: what they return.
+//! Tests: below; `cargo xtask bench --only search` for what a call costs beside searches.
+
+use std::num::NonZero;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+/// Work that may wait in the queue. More waits where it comes from, so that what a client cancels costs no place here.
+const QUEUE: usize = 64;
+
+/// How much these threads yield to the one that relays calls, as `nice` counts: where both want a processor they get a
+/// tenth of it. At the lowest priority nothing gets done beside a build.
+#[cfg(target_os = "linux")]
+const NICENESS: i32 = 10;
+
+/// The work did not end: it panicked, or there is no thread for it.
+#[derive(Debug, thiserror::Error)]
+#[error("the gateway failed while working on it")]
+pub struct ComputeError;
+
+/// Does some work off this thread and waits for it. Dropping the future skips the work if it has not begun.
+pub async fn run<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ComputeError> {
+    pool().run(work).await
+}
+
+/// Lets others go first from now on: this thread, and those it starts. Where that cannot be arranged it goes without.
+pub fn step_aside() {
+    // On Linux a niceness belongs to a thread, elsewhere to the whole process.
+    #[cfg(target_os = "linux")]
+    rustix::process::nice(NICENESS).ok();
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Threads are taken from the system once for the process, whichever gateway in it asks first.
+fn pool() -> &'static Pool {
+    static POOL: OnceLock<Pool> = OnceLock::new();
+    POOL.get_or_init(|| {
+        Pool::new(std::thread::available_parallelism().map_or(1, NonZero::get), QUEUE)
+    })
+}
+
+struct Pool {
+    /// Sending takes no lock that these threads hold: they may lose their processor at any moment, and whoever relays
+    /// calls would wait until they have it again.
+    jobs: Sender<Job>,
+    places: Arc<Semaphore>,
+}
+
+impl Pool {
+    fn new(threads: usize, places: usize) -> Pool {
+        let (jobs, queue) = channel::<Job>();
+        let queue = Arc::new(Mutex::new(queue));
+        for _ in 0..threads {
+            let queue = Arc::clone(&queue);
+            let thread = std::thread::Builder::new().name("compute".to_owned());
+            // With fewer threads it takes longer; with none, everything is refused.
+            drop(thread.spawn(move || work(&queue)));
+        }
+        Pool { jobs, places: Arc::new(Semaphore::new(places)) }
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ComputeError> {
+        // Never closed.
+        let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| ComputeError)?;
+        let (answer, answered) = oneshot::channel();
+        self.push(place, move || {
+            if !answer.is_closed() {
+                // Whoever stopped waiting in the meantime has no use for it.
+                drop(answer.send(work()));
+            }
+        });
+        answered.await.map_err(|_| ComputeError)
+    }
+
+    fn push(&self, place: OwnedSemaphorePermit, work: impl FnOnce() + Send + 'static) {
+        let job = move || {
+            drop(place);
+            work();
+        };
+        // Refused only when no thread is left; who waits then hears that it failed.
+        drop(self.jobs.send(Box::new(job)));
+    }
+}
+
+fn work(queue: &Mutex<Receiver<Job>>) {
+    step_aside();
+    loop {
+        // One waits for the next job, the others for their turn to.
+        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(job) = next else { return };
+        // The panic was reported; it ends no more than the work it happened in.
+        drop(catch_unwind(AssertUnwindSafe(job)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Poll;
+
+    use super::*;
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().build().unwrap()
+    }
+
+    /// Occupies the only thread of a pool until what is returned is dropped.
+    fn occupy(pool: &Pool) -> Sender<()> {
+        let (held, released) = channel::<()>();
+        let (begun, begins) = channel();
+        let place = Arc::clone(&pool.places).try_acquire_owned().unwrap();
+        pool.push(place, move || {
+            begun.send(()).unwrap();
+            assert!(released.recv().is_err());
+        });
+        begins.recv().unwrap();
+        held
+    }
+
+    /// Has a future go as far as it can now.
+    async fn begin(future: &mut (impl Future + Unpin)) {
+        let begun = std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut *future).poll(cx)));
+        assert!(begun.await.is_pending());
+    }
+
+    #[test]
+    fn work_is_done_on_another_thread_and_a_panic_ends_only_itself() {
+        runtime().block_on(async {
+            let pool = Pool::new(1, 4);
+            let here = std::thread::current().id();
+            assert_ne!(pool.run(move || std::thread::current().id()).await.unwrap(), here);
+            assert!(pool.run(|| panic!("on purpose")).await.is_err());
+            assert_eq!(pool.run(|| 7).await.unwrap(), 7);
+        });
+    }
+
+    #[test]
+    fn work_that_nobody_waits_for_is_skipped() {
+        runtime().block_on(async {
+            let pool = Pool::new(1, 4);
+            let held = occupy(&pool);
+            let ran = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&ran);
+            let mut cancelled = Box::pin(pool.run(move || counted.fetch_add(1, Ordering::Relaxed)));
+            begin(&mut cancelled).await;
+            drop((cancelled, held));
+            pool.run(|| ()).await.unwrap();
+            assert_eq!(ran.load(Ordering::Relaxed), 0);
+        });
+    }
+
+    #[test]
+    fn the_queue_has_a_bound_and_what_does_not_fit_waits_outside() {
+        runtime().block_on(async {
+            let pool = Pool::new(1, 1);
+            let held = occupy(&pool);
+            let (mut inside, mut outside) = (Box::pin(pool.run(|| 1)), Box::pin(pool.run(|| 2)));
+            begin(&mut inside).await;
+            assert_eq!(pool.places.available_permits(), 0);
+            begin(&mut outside).await;
+            drop(held);
+            assert_eq!((inside.await.unwrap(), outside.await.unwrap()), (1, 2));
+            assert_eq!(pool.places.available_permits(), 1);
+        });
+    }
+
+    /// The thread that relays calls must win where both want a processor.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn its_threads_step_aside_and_this_one_does_not() {
+        runtime().block_on(async {
+            let niceness = || rustix::process::getpriority_process(None).unwrap();
+            let here = niceness();
+            let there = Pool::new(1, 1).run(niceness).await.unwrap();
+            assert_eq!((niceness(), there), (here, (here + NICENESS).min(19)));
+        });
+    }
+}
