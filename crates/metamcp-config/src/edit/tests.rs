@@ -165,6 +165,21 @@ fn space_of_several_bytes_may_stand_around_values() {
     assert_eq!(read(Format::Json, &after, &["m"]), Ok(Some(json!({}))), "{after}");
 }
 
+/// A scanner of our own went on to the line feed, and put a second comma in.
+#[test]
+fn a_comment_ends_at_a_carriage_return_too() {
+    let text = "{ \"m\": { \"a\": 1 // one\r, // more\r } }";
+    let after = put(text, &["m", "b"], &json!(2));
+    assert_eq!(
+        read(Format::Json, &after, &["m"]),
+        Ok(Some(json!({ "a": 1, "b": 2 }))),
+        "{after:?}"
+    );
+    assert_eq!(taken(&after, &["m", "b"]).matches("//").count(), 2);
+    let gone = taken(text, &["m", "a"]);
+    assert_eq!(read(Format::Json, &gone, &["m"]), Ok(Some(json!({}))), "{gone:?}");
+}
+
 /// Objects with comments in every place where one may stand.
 fn commented() -> impl Strategy<Value = String> {
     let gap = prop_oneof![
