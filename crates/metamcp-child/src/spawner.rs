@@ -7,10 +7,11 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use metamcp_types::escalation::Escalation;
+use parking_lot::Mutex;
 use tokio::net::unix::pipe;
 use tokio::sync::{oneshot, watch};
 
@@ -76,7 +77,7 @@ impl Spawner {
 
     /// How children are held, as far as that was tried.
     pub fn tier(&self) -> Tier {
-        self.tier.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.tier.lock().clone()
     }
 }
 
@@ -212,13 +213,13 @@ impl Handle {
     pub fn activity(&self) -> u64 {
         let shared = &self.inner.shared;
         let keeper = shared.keeper.load(Ordering::Relaxed);
-        let mut activity = shared.activity.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut activity = shared.activity.lock();
         activity.look(keeper, shared.tail.total())
     }
 
     /// How this one is held.
     pub fn tier(&self) -> Tier {
-        self.inner.shared.tier.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.inner.shared.tier.lock().clone()
     }
 }
 

@@ -4,8 +4,10 @@
 //! Tests: below.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// What is kept per child: enough for a stack trace, small enough for a hundred children.
 pub(crate) const CAPACITY: usize = 64 * 1024;
@@ -69,7 +71,7 @@ impl StderrTail {
 
     fn ring(&self) -> MutexGuard<'_, VecDeque<u8>> {
         // A panic elsewhere leaves at worst a torn line behind.
-        self.inner.ring.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.ring.lock()
     }
 }
 

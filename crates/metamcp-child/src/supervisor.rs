@@ -16,14 +16,15 @@ mod sweep;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use metamcp_types::escalation::Escalation;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::geteuid;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::message::Start;
@@ -153,8 +154,8 @@ impl Supervisor {
         }
     }
 
-    fn tier(&self) -> std::sync::MutexGuard<'_, Tier> {
-        self.tier.lock().unwrap_or_else(PoisonError::into_inner)
+    fn tier(&self) -> parking_lot::MutexGuard<'_, Tier> {
+        self.tier.lock()
     }
 
     fn launch(&mut self, id: u64, mode: Mode, start: Start, shared: Arc<Shared>, reply: Reply) {

@@ -10,10 +10,11 @@
 use std::ffi::OsString;
 use std::io;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use metamcp_types::escalation::{Escalation, Next, Step};
+use parking_lot::Mutex;
 use tokio::io::AsyncReadExt;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::{Notify, watch};
@@ -199,7 +200,7 @@ impl Handle {
     /// Waits out the ladder, whose last step alone exists here.
     pub async fn stop(&self, mut escalation: Escalation) {
         let since = {
-            let mut descent = self.inner.descent.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut descent = self.inner.descent.lock();
             *descent.get_or_insert_with(Instant::now)
         };
         let watch = self.watch();

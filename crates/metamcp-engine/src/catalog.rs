@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use metamcp_calls::pool::ServerId;
@@ -17,6 +17,7 @@ use metamcp_surface::discover::{self, DigestLine};
 use metamcp_tools::tool::{ServerTools, Tool};
 use metamcp_types::moment::Moment;
 use metamcp_wire::handshake::Peer;
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 use tokio::task::JoinHandle;
 
 use crate::change_counter::ChangeCounter;
@@ -235,7 +236,7 @@ impl Catalog {
 
     /// Whether a tool changed since it was agreed to, and waits for somebody to look at it.
     pub fn is_blocked(&self, server: ServerId, tool: &str) -> bool {
-        let blocked = self.blocked.read().expect("no panic while the blocked tools are locked");
+        let blocked = self.blocked.read();
         blocked.get(&server).is_some_and(|tools| tools.contains(tool))
     }
 
@@ -351,7 +352,7 @@ impl Catalog {
 
     /// Everything known now.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::clone(&self.snapshot.read().expect("no panic while the snapshot is locked"))
+        Arc::clone(&self.snapshot.read())
     }
 
     /// Whether a list should be read again before it is trusted any longer.
@@ -503,7 +504,7 @@ impl Catalog {
     }
 
     fn writes(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.writes.lock().expect("no panic while the writes are locked")
+        self.writes.lock()
     }
 
     fn fail(&self, server: ServerId, why: ListFailure) {
@@ -621,19 +622,19 @@ impl Catalog {
     }
 
     fn swap(&self, next: Snapshot) {
-        *self.snapshot.write().expect("no panic while the snapshot is locked") = Arc::new(next);
+        *self.snapshot.write() = Arc::new(next);
     }
 
     fn blocked_now(&self) -> RwLockWriteGuard<'_, HashMap<ServerId, BTreeSet<String>>> {
-        self.blocked.write().expect("no panic while the blocked tools are locked")
+        self.blocked.write()
     }
 
     fn parts(&self) -> MutexGuard<'_, HashMap<ServerId, Arc<ServerIndex>>> {
-        self.parts.lock().expect("no panic while the index is put together")
+        self.parts.lock()
     }
 
     fn configs(&self) -> MutexGuard<'_, HashMap<ServerId, Arc<ServerConfig>>> {
-        self.configs.lock().expect("no panic while the configurations are locked")
+        self.configs.lock()
     }
 }
 

@@ -54,7 +54,9 @@ impl ChangeCounter {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -67,19 +69,19 @@ mod tests {
                 let (progress, order) = (Arc::clone(&progress), Arc::clone(&order));
                 tokio::spawn(async move {
                     progress.reached(2).await;
-                    order.lock().unwrap().push(number);
+                    order.lock().push(number);
                 })
             })
             .collect();
         everybody_runs().await;
         progress.step();
         everybody_runs().await;
-        assert!(order.lock().unwrap().is_empty());
+        assert!(order.lock().is_empty());
         progress.reach(5);
         for task in waiting {
             task.await.unwrap();
         }
-        assert!(order.lock().unwrap().is_sorted());
+        assert!(order.lock().is_sorted());
     }
 
     /// The runtime runs some dozens of tasks before it returns to the one that yields.

@@ -3,10 +3,11 @@
 //! In: digests of lists, updates of resources.  Out: calls on `ChangeListener`.
 //! Tests: `metamcp-calls` for the wait, `metamcp/tests/` with real clients.
 
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 
 use metamcp_calls::notify::{Debounce, List, Pace};
 use metamcp_types::moment::Moment;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock::Clock;
 use crate::task;
@@ -53,7 +54,7 @@ impl ChangeNotifier {
 
     /// One more who is told, while it lives.
     pub fn watch(&self, watcher: Weak<dyn ChangeListener>) {
-        let mut watchers = self.watchers.lock().expect("no panic while it is locked");
+        let mut watchers = self.watchers.lock();
         // Looked through when it is full, so that each one costs a push and no more.
         if watchers.len() == watchers.capacity() {
             watchers.retain(|watcher| watcher.strong_count() > 0);
@@ -113,11 +114,11 @@ impl ChangeNotifier {
     }
 
     fn listening(&self) -> Vec<Arc<dyn ChangeListener>> {
-        let watchers = self.watchers.lock().expect("no panic while it is locked");
+        let watchers = self.watchers.lock();
         watchers.iter().filter_map(Weak::upgrade).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, [Entry; List::ALL.len()]> {
-        self.lists.lock().expect("no panic while it is locked")
+        self.lists.lock()
     }
 }

@@ -4,11 +4,11 @@
 //! Tests: below, and through everything that waits.
 
 use std::future::Future;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use metamcp_types::moment::Moment;
 use metamcp_types::suspend_clock::{BEAT, ClockReader, SuspendAwareClock};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 /// Turns instants into moments since the start, in which the process could run.
@@ -98,7 +98,7 @@ impl Clock {
     }
 
     fn suspend_clock(self) -> MutexGuard<'static, SuspendAwareClock> {
-        self.suspend_clock.lock().unwrap_or_else(PoisonError::into_inner)
+        self.suspend_clock.lock()
     }
 }
 

@@ -6,8 +6,9 @@
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// Work that may wait in the queue. More waits where it comes from, so that what a client cancels costs no place here.
@@ -97,7 +98,7 @@ fn work(queue: &Mutex<Receiver<Job>>) {
     step_aside();
     loop {
         // One waits for the next job, the others for their turn to.
-        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let next = queue.lock().recv();
         let Ok(job) = next else { return };
         // The panic was reported; it ends no more than the work it happened in.
         drop(catch_unwind(AssertUnwindSafe(job)));

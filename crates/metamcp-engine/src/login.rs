@@ -16,8 +16,10 @@ mod store;
 mod tokens;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::login::oauth::OAuthError;
 use metamcp_calls::failure::Fact;
@@ -397,7 +399,7 @@ impl Login {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }
 

@@ -9,11 +9,11 @@ mod redactions;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
 
 use bytes::Bytes;
 use metamcp_calls::state_change::StateChange;
 use metamcp_types::moment::Moment;
+use parking_lot::RwLock;
 
 pub use log::EventLog;
 pub use record::{CallRecord, ClientInfo, Identity, Origin, Verdict};
@@ -131,7 +131,7 @@ impl Observer {
     pub fn attach(&self, subscriber: Arc<dyn Subscriber>) -> u64 {
         let number = self.last.fetch_add(1, Ordering::Relaxed);
         let interest = subscriber.interest();
-        let mut rows = self.subscribers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut rows = self.subscribers.write();
         rows.push(Row { number, interest, subscriber });
         self.wanted.store(all_of(&rows).0, Ordering::Release);
         number
@@ -152,7 +152,7 @@ impl Observer {
         if !self.wants(interest) {
             return;
         }
-        let rows = self.subscribers.read().unwrap_or_else(PoisonError::into_inner);
+        let rows = self.subscribers.read();
         for row in rows.iter().filter(|row| row.interest.has(interest)) {
             row.subscriber.on_event(event);
         }
@@ -167,7 +167,7 @@ impl std::fmt::Debug for Observer {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        let mut rows = self.observer.subscribers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut rows = self.observer.subscribers.write();
         rows.retain(|row| row.number != self.number);
         self.observer.wanted.store(all_of(&rows).0, Ordering::Release);
     }
@@ -179,7 +179,7 @@ fn all_of(rows: &[Row]) -> Interest {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -191,7 +191,7 @@ mod tests {
         }
 
         fn on_event(&self, event: &Event<'_>) {
-            self.1.lock().unwrap().push(format!("{event:?}"));
+            self.1.lock().push(format!("{event:?}"));
         }
     }
 
@@ -212,12 +212,12 @@ mod tests {
             at: Moment::START,
         });
         assert_eq!(
-            *seen.1.lock().unwrap(),
+            *seen.1.lock(),
             ["Redaction { removed: 2 }", "Login { server: \"a\", change: Granted }"]
         );
         drop(subscription);
         assert!(!observer.wants(Interest::REDACTIONS));
         observer.publish(&Event::Redaction { removed: 1 });
-        assert_eq!(seen.1.lock().unwrap().len(), 2);
+        assert_eq!(seen.1.lock().len(), 2);
     }
 }

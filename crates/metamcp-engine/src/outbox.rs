@@ -5,11 +5,11 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 
@@ -54,7 +54,7 @@ pub enum WriteEnd {
 impl Outbox {
     /// Queues one message written by `build`; says where in the stream it ends.
     pub fn push(&self, build: impl FnOnce(&mut BytesMut)) -> u64 {
-        let mut queue = self.queue.lock().expect("no panic while the queue is locked");
+        let mut queue = self.queue.lock();
         let before = queue.tail.len();
         build(&mut queue.tail);
         let length = queue.tail.len() - before;
@@ -66,7 +66,7 @@ impl Outbox {
         &self,
         build: impl FnOnce(&mut BytesMut) -> Result<(), E>,
     ) -> Result<u64, E> {
-        let mut queue = self.queue.lock().expect("no panic while the queue is locked");
+        let mut queue = self.queue.lock();
         let before = queue.tail.len();
         build(&mut queue.tail)?;
         let length = queue.tail.len() - before;
@@ -82,7 +82,7 @@ impl Outbox {
                 out.extend_from_slice(tail);
             });
         }
-        let mut queue = self.queue.lock().expect("no panic while the queue is locked");
+        let mut queue = self.queue.lock();
         let length = head.len() + body.len() + tail.len();
         queue.tail.extend_from_slice(head);
         let before = queue.tail.split().freeze();
@@ -196,7 +196,7 @@ impl Outbox {
     }
 
     fn take(&self, batch: &mut VecDeque<Bytes>) {
-        let mut queue = self.queue.lock().expect("no panic while the queue is locked");
+        let mut queue = self.queue.lock();
         batch.append(&mut queue.pieces);
         if !queue.tail.is_empty() {
             batch.push_back(queue.tail.split().freeze());

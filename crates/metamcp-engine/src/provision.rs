@@ -20,7 +20,7 @@ mod tests;
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use metamcp_child::{ShimCommand, process_sandbox};
@@ -29,6 +29,7 @@ use metamcp_config::settings::{ProvisionSettings, TokenStore};
 use metamcp_provisioning::provision::{
     self as core, Candidate, Circumstances, Consent, Facts, Kind, Plan, Source, Status, ranked,
 };
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use self::npm_search::NpmSearch;
@@ -291,17 +292,16 @@ impl Provisioner {
             return Ok(known);
         }
         let facts = clients::facts(candidate, &self.store.work(&package)).await?;
-        if let Ok(mut remembered) = self.facts.lock() {
-            if remembered.len() >= MOST_FACTS {
-                remembered.clear();
-            }
-            remembered.insert(package, (unix_millis(), facts.clone()));
+        let mut remembered = self.facts.lock();
+        if remembered.len() >= MOST_FACTS {
+            remembered.clear();
         }
+        remembered.insert(package, (unix_millis(), facts.clone()));
         Ok(facts)
     }
 
     fn known_facts(&self, package: &str) -> Option<Facts> {
-        let facts = self.facts.lock().ok()?;
+        let facts = self.facts.lock();
         let (at, known) = facts.get(package)?;
         (unix_millis().saturating_sub(*at) < FACTS_LAST).then(|| known.clone())
     }

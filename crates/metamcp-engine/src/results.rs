@@ -8,12 +8,13 @@ mod index;
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use metamcp_surface::excerpt;
+use parking_lot::{Mutex, MutexGuard};
 
 use disk::Disk;
 pub use disk::{LeftBehind, left_behind};
@@ -145,7 +146,7 @@ impl Results {
             loop {
                 let next = {
                     let Some(entries) = entries.upgrade() else { return };
-                    let entries = entries.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    let entries = entries.lock();
                     match entries.oldest() {
                         Some(since) => since + KEPT,
                         None => return watched.store(false, Ordering::Relaxed),
@@ -155,7 +156,7 @@ impl Results {
                 let (Some(entries), Some(disk)) = (entries.upgrade(), disk.upgrade()) else {
                     return;
                 };
-                let mut entries = entries.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let mut entries = entries.lock();
                 for old in entries.clear_out(Instant::now(), KEPT, usize::MAX) {
                     disk.remove(&old.handle);
                 }
@@ -209,7 +210,7 @@ impl Results {
             }
             for (handle, bytes) in leaving {
                 let written = disk.write(&handle, &bytes);
-                let mut entries = entries.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let mut entries = entries.lock();
                 if !written {
                     entries.remove(&handle);
                 } else if !entries.has_left(&handle) {
@@ -226,7 +227,7 @@ impl Results {
     }
 
     fn lock(&self) -> MutexGuard<'_, ResultIndex> {
-        self.entries.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.entries.lock()
     }
 }
 

@@ -48,14 +48,14 @@ fn threads() -> Result<(), String> {
         return Ok(());
     }
     let (hold, held) = std::sync::mpsc::channel::<()>();
-    let held = std::sync::Arc::new(std::sync::Mutex::new(held));
+    let held = std::sync::Arc::new(parking_lot::Mutex::new(held));
     let mut started = Vec::new();
     let mut failed = None;
     for _ in 0..THREADS {
         let held = std::sync::Arc::clone(&held);
         // Each waits for the end of all, so that all of them are there at once.
         let thread = std::thread::Builder::new().stack_size(64 * 1024).spawn(move || {
-            let held = held.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let held = held.lock();
             held.recv().ok();
         });
         match thread {

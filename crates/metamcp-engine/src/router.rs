@@ -17,7 +17,7 @@ mod server_capabilities;
 mod servers;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -36,6 +36,7 @@ use metamcp_types::slab::Key;
 use metamcp_wire::bridge::InputRetries;
 use metamcp_wire::modern::meta;
 use metamcp_wire::object;
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -260,13 +261,13 @@ impl Router {
 
     /// Registers a client; it receives logs and server requests while it lives.
     pub fn attach(&self, client: &Arc<dyn Client>) {
-        let mut clients = self.clients.lock().expect("no panic while clients are locked");
+        let mut clients = self.clients.lock();
         clients.retain(|client| client.strong_count() > 0);
         clients.push(Arc::downgrade(client));
     }
 
     pub(crate) fn attached(&self) -> Vec<Arc<dyn Client>> {
-        let clients = self.clients.lock().expect("no panic while clients are locked");
+        let clients = self.clients.lock();
         clients.iter().filter_map(Weak::upgrade).collect()
     }
 
@@ -317,7 +318,7 @@ impl Router {
     /// A client of the stateless era declares its capabilities, an object. Servers with a handshake receive them at
     /// start, since they are told only once what later calls may need.
     pub fn declare(&self, capabilities: &[u8]) {
-        let mut declared = self.declared.lock().expect("no panic while it is locked");
+        let mut declared = self.declared.lock();
         if declared.last != capabilities {
             declared.last = capabilities.to_vec();
             let more = serde_json::from_slice(capabilities).unwrap_or_default();
@@ -328,7 +329,7 @@ impl Router {
 
     /// The capabilities of the clients behind the gateway.
     fn able(&self) -> Value {
-        let declared = self.declared.lock().expect("no panic while it is locked").all.clone();
+        let declared = self.declared.lock().all.clone();
         match self.attached().pop() {
             Some(client) => meta::merged(client.capabilities(), &declared),
             None => declared,
@@ -449,7 +450,7 @@ impl Router {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         // A panic under the lock would be our bug in one call; the others shall go on.
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Passes one event to the dispatch and carries out its effects.
@@ -571,7 +572,7 @@ impl Router {
     }
 
     fn name_of(&self, server: ServerId) -> Arc<str> {
-        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
+        let servers = self.servers.read();
         servers.at(server).map_or_else(|| Arc::from("?"), |entry| Arc::clone(&entry.name))
     }
 
@@ -609,7 +610,7 @@ impl Router {
             return Ok(());
         };
         let (connection, life) = (Arc::clone(connection), Arc::clone(life));
-        let mut backlog = life.backlog.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut backlog = life.backlog.lock();
         let (attempts, sent) = (state.dispatch.attempts(call), state.dispatch.sent_at(call));
         let process_key = self.process_key;
         let Some(pending) = state.dispatch.payload_mut(call) else { return Ok(()) };
@@ -664,7 +665,7 @@ impl Router {
         let level = match own {
             Some(level) => Some(Bytes::copy_from_slice(level)),
             None if pending.caller.responder.is_stateless() => None,
-            None => self.level.lock().expect("no panic while the level is locked").clone(),
+            None => self.level.lock().clone(),
         };
         (able.to_string(), level)
     }

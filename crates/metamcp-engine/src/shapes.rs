@@ -6,11 +6,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use metamcp_tools::declarations::observed;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 
@@ -201,14 +202,14 @@ impl Shapes {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
 fn learn(state: &Mutex<State>, home: &Path, principal: u64, id: &str, result: &[u8]) {
     let Some(value) = useful(result).filter(|_| result.len() <= MAX_RESULT) else { return };
     let seen = observed::shape(&value);
-    let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut state = state.lock();
     let known = &mut state.learnt(principal, home).known;
     let merged = known.get(id).map_or_else(|| seen.clone(), |old| observed::merge(old, &seen));
     if known.get(id) == Some(&merged)

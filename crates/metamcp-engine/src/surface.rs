@@ -24,8 +24,8 @@ mod virtual_servers;
 use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,6 +39,7 @@ use metamcp_types::secret::Redactor;
 use metamcp_types::text;
 use metamcp_wire::object;
 use metamcp_wire::scan::MAX_RESULT_DEPTH;
+use parking_lot::Mutex;
 
 use crate::catalog::Catalog;
 use crate::config::CurrentProject;
@@ -347,7 +348,7 @@ impl Surface {
     /// The redactor for the current server configuration, with the secrets that were resolved for it.
     fn redactor(&self) -> Arc<Redactor> {
         let servers = self.router.servers();
-        let mut last = self.redactor.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.redactor.lock();
         if !Arc::ptr_eq(&last.servers, &servers) || last.version != self.tokens.version() {
             *last = CachedRedactor::new(servers, &self.tokens, self.redacts);
         }

@@ -8,11 +8,12 @@ mod file;
 mod recent_searches;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use metamcp_search::usage_history::{Prior, QueryWords, UsageHistory};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -224,7 +225,7 @@ impl UsageStore {
     }
 
     fn save_now(&self) {
-        let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.writing.lock();
         let fresh = std::mem::take(&mut self.lock().fresh);
         if fresh.is_empty() {
             return;
@@ -246,7 +247,7 @@ impl UsageStore {
 
     /// The state, with all that was recorded so far.
     fn lock(&self) -> MutexGuard<'_, State> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let calls = std::mem::take(&mut self.inbox().calls);
         for RecordedCall { principal, words, id, ok, at_secs } in calls {
             if principal == OWNER {
@@ -260,11 +261,11 @@ impl UsageStore {
     }
 
     fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inbox.lock()
     }
 
     fn searches(&self) -> MutexGuard<'_, RecentSearches> {
-        self.searches.lock().unwrap_or_else(PoisonError::into_inner)
+        self.searches.lock()
     }
 }
 

@@ -17,11 +17,12 @@ mod vector_cache;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use metamcp_types::text;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 
 use crate::clock::{Clock, unix_millis};
@@ -382,5 +383,5 @@ fn key(document: &Document) -> Key {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What is behind these locks is whole between any two statements.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }

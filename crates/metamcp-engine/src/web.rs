@@ -9,7 +9,6 @@ mod error;
 mod tls;
 mod tunnel;
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,6 +22,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use metamcp_config::config::TlsFiles;
 use metamcp_types::date;
 use metamcp_types::web::{Address, SsrfZone};
+use parking_lot::Mutex;
 
 pub use body::Outgoing;
 use dial::Dial;
@@ -137,7 +137,7 @@ impl Guarded {
     /// The way for a server at this address, otherwise as planned.
     pub fn way(&self, server: &Address, plan: &Plan) -> Result<Web, TlsError> {
         let zone = zone_of(server);
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.made.lock();
         if let Some((_, web)) = made.as_ref().filter(|(known, _)| *known == zone) {
             return Ok(web.clone());
         }

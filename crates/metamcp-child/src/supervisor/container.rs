@@ -7,8 +7,8 @@ use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Child;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use metamcp_types::escalation::{Escalation, Next, Step};
@@ -16,6 +16,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use parking_lot::Mutex;
 
 use super::Reply;
 use super::launch::{Launched, Mode, Retry, Way, launch};
@@ -450,9 +451,9 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 fn known(tier: &Mutex<Tier>) -> Tier {
-    tier.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    tier.lock().clone()
 }
 
 fn set(tier: &Mutex<Tier>, value: Tier) {
-    *tier.lock().unwrap_or_else(PoisonError::into_inner) = value;
+    *tier.lock() = value;
 }

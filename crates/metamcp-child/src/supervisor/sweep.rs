@@ -6,11 +6,11 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::process::{Child, Command};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, getpid};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::processes;
 
@@ -66,5 +66,5 @@ pub(super) fn sweep(since: u64) -> bool {
 }
 
 fn sessions() -> MutexGuard<'static, BTreeSet<i32>> {
-    SESSIONS.lock().unwrap_or_else(PoisonError::into_inner)
+    SESSIONS.lock()
 }

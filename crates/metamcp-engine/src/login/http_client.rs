@@ -2,8 +2,10 @@
 //! words, because the SDK's errors are text without the facts.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::login::oauth::{self, Client, GrantError, MAX_DOCUMENT, OAuthError};
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION};
@@ -291,7 +293,7 @@ impl HttpClientAdapter {
     }
 
     fn observed(&self) -> MutexGuard<'_, Observed> {
-        self.observed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.observed.lock()
     }
 }
 

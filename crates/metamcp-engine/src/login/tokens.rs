@@ -5,9 +5,9 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use metamcp_types::secret::Secret;
+use parking_lot::Mutex;
 
 use super::store::Record;
 
@@ -28,7 +28,7 @@ impl Tokens {
             ("refresh_token", record.refresh.as_ref()),
             ("client_secret", record.client_secret.as_ref()),
         ];
-        let mut known = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.values.lock();
         for (name, value) in values {
             let Some(value) = value.filter(|value| !value.is_empty()) else { continue };
             if known.iter().any(|secret| secret.expose() == value) {
@@ -49,7 +49,7 @@ impl Tokens {
 
     /// All of them.
     pub fn secrets(&self) -> Vec<Secret> {
-        self.values.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.values.lock().iter().cloned().collect()
     }
 }
 

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use metamcp_tools::tool::{ServerTools, Tool};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::store::{Blocked, Seen, Store};
 
@@ -29,7 +29,7 @@ impl Pinned {
     }
 
     fn names(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+        self.names.lock()
     }
 
     /// The tools of a server that are new or not what they were; none for a server that was not installed by us. The

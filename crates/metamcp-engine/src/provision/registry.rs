@@ -7,7 +7,7 @@ mod tests;
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -68,7 +68,7 @@ pub struct Registry {
     bearer: Option<Secret>,
     state: Mutex<State>,
     /// What is known of it, also while it is being read.
-    known: std::sync::Mutex<Arc<Vec<Candidate>>>,
+    known: parking_lot::Mutex<Arc<Vec<Candidate>>>,
 }
 
 /// Where its file is.
@@ -174,7 +174,12 @@ pub(super) fn configured(list: &str, home: &Path) -> Vec<Registry> {
         let bearer = variable.and_then(|name| Some(Secret::new(name, std::env::var(name).ok()?)));
         let base = base.trim_end_matches('/').trim_end_matches("/v0.1").to_owned();
         let cache_file = CacheFile { base, home: home.to_owned() };
-        Registry { cache_file, bearer, state: Mutex::default(), known: std::sync::Mutex::default() }
+        Registry {
+            cache_file,
+            bearer,
+            state: Mutex::default(),
+            known: parking_lot::Mutex::default(),
+        }
     };
     let words = list.split([' ', ',', '\n', '\t']).filter(|word| !word.is_empty() && *word != NONE);
     words.map(one).collect()
@@ -209,11 +214,11 @@ impl Registry {
     }
 
     fn known(&self) -> Arc<Vec<Candidate>> {
-        Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.known.lock())
     }
 
     fn publish(&self, candidates: Vec<Candidate>) {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(candidates);
+        *self.known.lock() = Arc::new(candidates);
     }
 
     /// Its address.

@@ -6,11 +6,12 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock::unix_millis;
 use crate::files::Directory;
@@ -99,7 +100,7 @@ impl Disk {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

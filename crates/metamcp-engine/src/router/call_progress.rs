@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use metamcp_calls::progress::{self, DONE};
 use metamcp_types::text;
 use metamcp_wire::object;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -92,7 +93,7 @@ impl CallProgress {
     }
 
     fn lock(&self) -> MutexGuard<'_, progress::Progress> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -146,6 +147,6 @@ impl Silences {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<(Instant, Weak<dyn Silent>)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

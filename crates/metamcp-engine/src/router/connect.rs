@@ -1,6 +1,6 @@
 //! The life of a connection: start, handshake, listing, reading, and the end of everything it started.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use metamcp_calls::failure::{Fact, Failure};
@@ -10,6 +10,7 @@ use metamcp_calls::pool::{ConnId, ServerId};
 use metamcp_calls::refresh::Refresh;
 use metamcp_types::text;
 use metamcp_wire::modern::headers;
+use parking_lot::Mutex;
 
 use super::backlog::Backlog;
 use super::{Entry, Router, Slot, handshake};
@@ -185,7 +186,7 @@ async fn live(router: Arc<Router>, connection: Arc<Connection>) {
 /// Reads a server's tools, as the dispatch ordered; this already counts as work of that connection.
 pub(super) fn list(router: &Arc<Router>, conn: ConnId) {
     let Some((connection, life)) = current(router, conn) else { return };
-    life.refresh.lock().expect("no panic while it is locked").rule.started(router.clock.now());
+    life.refresh.lock().rule.started(router.clock.now());
     task::spawn("listing", read_list(Arc::clone(router), connection, life));
 }
 
@@ -216,7 +217,7 @@ async fn read_list(router: Arc<Router>, connection: Arc<Connection>, life: Arc<L
     if snapshot.generation != before {
         router.change_notifier.heard(List::Tools, router.tools_digest(&snapshot));
     }
-    life.refresh.lock().expect("no panic while it is locked").rule.finished();
+    life.refresh.lock().rule.finished();
     // Calls that waited for the list are sent before the connection counts as idle: in a full pool it would be closed
     // under them, and each first call would cost two starts.
     router.state_changes.step();
@@ -253,7 +254,7 @@ pub(super) fn used(router: &Router, connection: &Arc<Connection>) {
     let Some((_, life)) = current(router, connection.id) else { return };
     let now = router.clock.now();
     let stale = {
-        let refresh = life.refresh.lock().expect("no panic while it is locked");
+        let refresh = life.refresh.lock();
         let read = refresh.rule.last_started();
         read.is_some_and(|read| now.since(read) >= Duration::from_millis(ttl).max(LEAST_LIST_AGE))
     };
@@ -266,7 +267,7 @@ pub(super) fn used(router: &Router, connection: &Arc<Connection>) {
 pub(super) fn list_changed(router: &Router, connection: &Arc<Connection>) {
     let Some((_, life)) = current(router, connection.id) else { return };
     let now = router.clock.now();
-    life.refresh.lock().expect("no panic while it is locked").rule.changed(now);
+    life.refresh.lock().rule.changed(now);
     if let Some(router) = router.me.upgrade() {
         schedule(&router, connection, &life);
     }
@@ -275,7 +276,7 @@ pub(super) fn list_changed(router: &Router, connection: &Arc<Connection>) {
 /// At most one task waits for the next reading to be due.
 fn schedule(router: &Arc<Router>, connection: &Arc<Connection>, life: &Arc<Life>) {
     let due = {
-        let mut refresh = life.refresh.lock().expect("no panic while it is locked");
+        let mut refresh = life.refresh.lock();
         let due = refresh.rule.due(router.clock.now());
         if due == metamcp_types::moment::Moment::NEVER
             || std::mem::replace(&mut refresh.scheduled, true)
@@ -289,7 +290,7 @@ fn schedule(router: &Arc<Router>, connection: &Arc<Connection>, life: &Arc<Life>
         router.clock.sleep_until(due).await;
         let now = router.clock.now();
         let early = {
-            let mut refresh = life.refresh.lock().expect("no panic while it is locked");
+            let mut refresh = life.refresh.lock();
             refresh.scheduled = false;
             refresh.rule.due(now) > now
         };
@@ -300,7 +301,7 @@ fn schedule(router: &Arc<Router>, connection: &Arc<Connection>, life: &Arc<Life>
         let still =
             current(&router, connection.id).is_some_and(|(now, _)| Arc::ptr_eq(&now, &connection));
         if still && router.with(|dispatch, _| dispatch.list_again(connection.id)) {
-            life.refresh.lock().expect("no panic while it is locked").rule.started(now);
+            life.refresh.lock().rule.started(now);
             read_list(router, connection, life).await;
         }
     });

@@ -2,7 +2,7 @@
 //! call is retried with its answers. In between nothing waits at the server, and no slot is occupied.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use metamcp_surface::server_request;
 use metamcp_wire::bridge::input_retries::{Effect, Event, RetryError};
 use metamcp_wire::modern::input;
 use metamcp_wire::write;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::error::CallErrorKind;
 use super::inbound::failure;
@@ -48,7 +49,7 @@ impl Table {
     }
 
     fn lock(&self) -> MutexGuard<'_, Rows> {
-        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

@@ -1,12 +1,13 @@
 //! Relays server requests to the client whose call caused them, and the log level the other way.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use metamcp_calls::dispatch::CallId;
 use metamcp_calls::failure::Fact;
 use metamcp_calls::pool::{ConnId, ServerId};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -144,7 +145,7 @@ impl ServerRequest {
                 }
             }
             Origin::Gateway { answer, .. } => {
-                let waiting = answer.lock().ok().and_then(|mut answer| answer.take());
+                let waiting = answer.lock().take();
                 if let Some(waiting) = waiting {
                     // The asking task may have stopped waiting.
                     drop(waiting.send(reply.clone()));
@@ -220,7 +221,7 @@ impl Router {
             return caller.responder.login_wanted(&entry.name, address);
         }
         {
-            let mut offered = self.offered.lock().expect("no panic while it is locked");
+            let mut offered = self.offered.lock();
             if offered.len() >= MOST_OFFERED {
                 offered.clear();
             }
@@ -281,7 +282,7 @@ impl Router {
 
     /// The client sets its log level: servers with logging are told, now and when they start.
     pub fn set_level(&self, level: Level) {
-        *self.level.lock().expect("no panic while the level is locked") = Some(level);
+        *self.level.lock() = Some(level);
         for conn in self.live() {
             self.repeat_level(&conn);
         }
@@ -289,7 +290,7 @@ impl Router {
 
     /// Sends a server the client's log level, if it supports that.
     pub(super) fn repeat_level(&self, conn: &Connection) {
-        let level = self.level.lock().expect("no panic while the level is locked").clone();
+        let level = self.level.lock().clone();
         let hears = !conn.is_stateless() && conn.peer.get().is_some_and(|peer| peer.can("logging"));
         let Some(level) = level.filter(|_| hears) else { return };
         let mut params = b"{\"level\":".to_vec();

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use metamcp_calls::notify::List;
@@ -11,6 +11,7 @@ use metamcp_calls::pool::ServerId;
 use metamcp_surface::direct::{self, Kind};
 use metamcp_wire::handshake::Peer;
 use metamcp_wire::{object, write};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::Router;
 use crate::task;
@@ -40,7 +41,7 @@ struct Inner {
 
 impl ServerCapabilities {
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

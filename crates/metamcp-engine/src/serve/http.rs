@@ -26,8 +26,8 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -35,6 +35,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use metamcp_calls::shutdown::{self, Shutdown};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
@@ -237,7 +238,7 @@ async fn serve_with_hyper<S>(
     let service = service_fn(move |request| {
         let (handler, connection_timer, pending_writes) =
             (Arc::clone(&handler), connection_timer.clone(), pending_writes.clone());
-        let first = first.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let first = first.lock().take();
         async move {
             let mut response = match first {
                 Some(response) => {

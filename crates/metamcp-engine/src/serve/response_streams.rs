@@ -5,9 +5,10 @@
 //! Tests: below, `http/stream.rs`, and every test with a real client.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::http::stream::{Event, Stream, Ticket};
 use crate::outbox::Outbox;
@@ -233,7 +234,7 @@ impl RequestStreams {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.table.lock()
     }
 }
 

@@ -7,7 +7,7 @@ mod call;
 mod suspended_calls;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use metamcp_calls::pool::ServerId;
@@ -17,6 +17,7 @@ use metamcp_wire::modern::meta::{self, Meta};
 use metamcp_wire::modern::{Fault, result};
 use metamcp_wire::seal::{self, Resume};
 use metamcp_wire::{object, write};
+use parking_lot::{Mutex, MutexGuard};
 
 use self::call::{Call, OriginalRequest, Requester, Retry};
 use super::Session;
@@ -395,7 +396,7 @@ impl StatelessHandler {
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.open.lock()
     }
 }
 

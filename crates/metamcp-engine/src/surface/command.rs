@@ -1,9 +1,10 @@
 //! One call of the gateway's own tools without a client: by a command, which shows nothing and answers nothing meanwhile.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use metamcp_calls::pool::ConnId;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -62,7 +63,7 @@ struct Command {
 
 impl Responder for Command {
     fn respond(&self, _tag: &Bytes, outcome: CallOutcome) {
-        let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let answer = self.answer.lock().take();
         if let Some(answer) = answer {
             // The receiver waits for exactly this.
             drop(answer.send(outcome));

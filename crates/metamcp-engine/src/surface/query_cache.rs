@@ -1,9 +1,9 @@
 //! Answers to what a script asks about tools, kept while it runs: the same question again costs nothing.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
 use metamcp_sandbox::host::Op;
+use parking_lot::Mutex;
 use tokio::sync::{Mutex as Turns, MutexGuard};
 
 /// Answers kept at most.
@@ -37,7 +37,7 @@ impl QueryCache {
 
     /// The answer, if the catalog is still what it was then.
     pub(super) fn known(&self, generation: u64, op: Op, question: &str) -> Option<String> {
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.entries.lock();
         let same = |(of, asked, _): &&(Op, String, String)| *of == op && asked == question;
         let found = entries.list.iter().find(same).filter(|_| entries.generation == generation);
         found.map(|(_, _, answer)| answer.clone())
@@ -45,7 +45,7 @@ impl QueryCache {
 
     /// Keeps an answer; the oldest make room.
     pub(super) fn keep(&self, generation: u64, op: Op, question: &str, answer: &str) {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.lock();
         if entries.generation != generation {
             *entries = Entries { generation, ..Entries::default() };
         }
@@ -63,7 +63,7 @@ impl QueryCache {
 
     /// What was known may have changed.
     pub(super) fn forget(&self) {
-        *self.entries.lock().unwrap_or_else(PoisonError::into_inner) = Entries::default();
+        *self.entries.lock() = Entries::default();
     }
 }
 
@@ -94,7 +94,7 @@ mod tests {
         for n in 0..4 {
             answers.keep(1, Op::List, &n.to_string(), &long);
         }
-        let entries = answers.entries.lock().unwrap();
+        let entries = answers.entries.lock();
         assert!(entries.bytes <= MOST_BYTES, "{} bytes in {}", entries.bytes, entries.list.len());
     }
 }

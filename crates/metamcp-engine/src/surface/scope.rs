@@ -1,9 +1,10 @@
 //! A session's part of the whole: which servers and tools it can see, by whatever road it looks.
 //! Everything a client asks is answered from here, so that nothing has to be checked a second time elsewhere.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use metamcp_config::config::Toolset;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::OnceCell;
 
 use super::reply::{Code, ErrorObject};
@@ -31,7 +32,7 @@ impl Scope {
     }
 
     fn narrowed(&self) -> MutexGuard<'_, Option<Narrowed>> {
-        self.narrowed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.narrowed.lock()
     }
 }
 

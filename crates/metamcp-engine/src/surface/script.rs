@@ -1,8 +1,8 @@
 //! Who answers a running script: every call of it goes through `mcp_call`'s own path.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use metamcp_surface::execution::{self, Logs};
 use metamcp_tools::declarations::{self, Declared};
 use metamcp_types::text;
 use metamcp_wire::object;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 use super::View;
@@ -64,7 +65,7 @@ impl Transcript {
     }
 
     fn lock(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.told.lock()
     }
 }
 

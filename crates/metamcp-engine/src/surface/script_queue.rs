@@ -1,9 +1,10 @@
 //! Turns of scripts: who may run one now, as `core::fair_share` decides it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use metamcp_calls::fair_share::{FairShare, Ticket};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 /// See the module.
@@ -52,7 +53,7 @@ impl ScriptQueue {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -2,13 +2,14 @@
 //! looked at with what the transformer on this machine thinks; without either, at once, by what we think.
 
 use std::cmp::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use metamcp_config::settings::EmbeddingSettings;
 use metamcp_search::search::{BLENDED, BlendedRanker, Found, Hit, Index, Nearness, Strategy};
 use metamcp_search::usage_history::Prior;
 use metamcp_types::secret::Secret;
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use super::View;
@@ -194,7 +195,7 @@ pub struct Catalogs(Mutex<Vec<(Weak<Index>, Arc<Catalog>)>>);
 
 impl Catalogs {
     fn of(&self, index: &Arc<Index>) -> Arc<Catalog> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         let own = Arc::downgrade(index);
         if let Some((_, known)) = kept.iter().find(|(other, _)| other.ptr_eq(&own)) {
             return Arc::clone(known);

@@ -7,10 +7,11 @@ mod progress;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use metamcp_wire::write;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use super::call::{Dispatched, RawCall, Rejected};
@@ -127,7 +128,7 @@ impl SubRequests {
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.waiting.lock()
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,6 +22,7 @@ use metamcp_wire::frame::{Line, Lines, skim};
 use metamcp_wire::handshake::Peer;
 use metamcp_wire::object;
 use metamcp_wire::scan::{Defect, Kind};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::io::AsyncRead;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -244,7 +245,7 @@ impl Connection {
     }
 
     fn requests(&self) -> MutexGuard<'_, Requests> {
-        self.requests.lock().expect("no panic while requests are locked")
+        self.requests.lock()
     }
 
     /// A message was not written because something in it is no JSON.
@@ -273,7 +274,7 @@ impl Connection {
 
     /// Whether this resource was not listened to before, and may be.
     pub fn listens_newly(&self, uri: &str, most: usize) -> bool {
-        let mut listened = self.listened.lock().expect("no panic while it is locked");
+        let mut listened = self.listened.lock();
         listened.len() < most && listened.insert(uri.to_owned())
     }
 
@@ -313,7 +314,7 @@ impl Connection {
 
     /// Whether one more progress or log notification of it is passed on.
     pub fn admits_notification(&self, now: Moment) -> bool {
-        self.notification_limiter.lock().expect("no panic while it is locked").admit(now)
+        self.notification_limiter.lock().admit(now)
     }
 
     /// Takes one of the few places for questions to the client.

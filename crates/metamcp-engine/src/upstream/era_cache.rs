@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use metamcp_config::config::ServerConfig;
 use metamcp_wire::era::Era;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
@@ -146,7 +147,7 @@ impl Inner {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
-        self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.known.lock()
     }
 }
 

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use metamcp_config::config::ServerConfig;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -107,7 +108,7 @@ impl Inner {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
-        self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.known.lock()
     }
 }
 

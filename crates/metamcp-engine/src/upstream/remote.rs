@@ -13,8 +13,8 @@ mod stream;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -24,6 +24,7 @@ use metamcp_config::config::RemoteEndpoint;
 use metamcp_types::web::Address;
 use metamcp_wire::envelope::Envelope;
 use metamcp_wire::modern::headers::Mirror;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -301,21 +302,21 @@ impl Remote {
 
     /// The way to the server, as it is now.
     fn web(&self) -> Web {
-        self.web.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.web.lock().clone()
     }
 
     /// One connection to the server died: those that are kept for the next requests are not used any more, so that each
     /// of them does not cost a call of its own.
     fn drop_kept(&self) {
-        let mut web = self.web.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut web = self.web.lock();
         *web = web.afresh();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn exchanges(&self) -> MutexGuard<'_, HashMap<u64, AbortHandle>> {
-        self.exchanges.lock().unwrap_or_else(PoisonError::into_inner)
+        self.exchanges.lock()
     }
 }

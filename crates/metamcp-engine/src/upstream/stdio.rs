@@ -6,12 +6,13 @@
 mod processes;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use metamcp_calls::failure::Fact;
 use metamcp_child::{Escalation, ExitWatch, Handle, Parts, StderrTail, Stdin, Stdout};
 use metamcp_config::config::{LocalCommand, ServerConfig};
+use parking_lot::Mutex;
 use tokio::io::AsyncReadExt;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -70,7 +71,7 @@ impl Transport for Stdio {
         listener: &'a Arc<dyn Listener>,
     ) -> Boxed<'a, Option<Fact>> {
         Box::pin(async move {
-            let pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let pipes = self.pipes.lock().take();
             let (stdin, mut stdout) = pipes?;
             let mut watch = self.handle.watch();
             let (writing, patience) = (Arc::clone(connection), Some((self.clock, PATIENCE)));

@@ -6,11 +6,12 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use metamcp_search::search::{Index, IndexCacheKey, ServerIndex, Table, document};
 use metamcp_search::transformer::{MINILM, Model};
+use parking_lot::{Condvar, Mutex};
 use sha2::{Digest, Sha256};
 
 use super::lock;
@@ -197,7 +198,7 @@ impl Shared {
     }
 
     fn refusal(&self) -> Option<Arc<str>> {
-        let Ok(state) = self.model.try_lock() else { return None };
+        let state = self.model.try_lock()?;
         match &*state {
             State::Unusable(why, since) if *since == self.file.since_ms() => Some(Arc::clone(why)),
             State::Untried if self.file.since_ms().is_none() => {
@@ -216,7 +217,7 @@ impl Shared {
             let parts = {
                 let mut wanted = lock(&self.wanted);
                 while wanted.parts.is_none() && !wanted.is_over {
-                    wanted = self.called.wait(wanted).unwrap_or_else(PoisonError::into_inner);
+                    self.called.wait(&mut wanted);
                 }
                 if wanted.is_over {
                     return;

@@ -11,9 +11,10 @@ mod rows;
 mod schema;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::files::FileError;
@@ -150,7 +151,7 @@ impl Store {
 
     /// Why the file is not used, if it is not; or what happened to it last.
     pub(super) fn note(&self) -> Option<String> {
-        self.note.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.note.lock().clone()
     }
 
     /// The vectors made by `model` from exactly these texts, in their order.
@@ -182,7 +183,7 @@ impl Store {
         now_ms: u64,
         mut work: impl FnMut(&mut Open) -> Result<T, StoreError>,
     ) -> Option<T> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         // Twice: what opens whole may turn out damaged.
         for _ in 0..2 {
             let open = self.opened(&mut state, now_ms)?;
@@ -285,7 +286,7 @@ impl Store {
     }
 
     fn say(&self, note: String) {
-        let mut last = self.note.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.note.lock();
         // The same every minute would only fill the log.
         if last.as_ref() != Some(&note) {
             tracing::warn!("{note}");

@@ -137,7 +137,7 @@ async fn a_bad_answer_is_told_once_and_then_the_api_is_left_alone() {
     for (reply, failure) in bad_replies() {
         let hangs = matches!(reply, Reply::Hang);
         let reply = Mutex::new(Some(reply));
-        let answer = move |_: &api::Seen| reply.lock().unwrap().take().expect("asked only once");
+        let answer = move |_: &api::Seen| reply.lock().take().expect("asked only once");
         let (api, home) = (Api::start(answer).await, TempDir::new().unwrap());
         let mut vectors = vectors_at(&api.url("/v1"), &home);
         if hangs {

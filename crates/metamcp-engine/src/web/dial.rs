@@ -5,13 +5,14 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::Uri;
 use hyper_util::rt::TokioIo;
 use metamcp_types::web::{Address, SsrfZone};
+use parking_lot::Mutex;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tower_service::Service;
@@ -145,7 +146,7 @@ const MOST_NAMES: usize = 4096;
 
 /// A connection to `host` was made. A name that was reached in two zones counts as one of the internet, for good.
 fn reached(host: &str, zone: SsrfZone) {
-    let mut known = REACHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = REACHED.lock();
     let has_room = known.len() < MOST_NAMES;
     match known.get_mut(host) {
         Some(before) if *before == zone => {}
@@ -162,7 +163,7 @@ pub fn zone_of(address: &Address) -> SsrfZone {
     if let Ok(number) = host.parse() {
         return SsrfZone::of(number);
     }
-    let known = REACHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = REACHED.lock();
     known.get(host).copied().unwrap_or(SsrfZone::Public)
 }
 

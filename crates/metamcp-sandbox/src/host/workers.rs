@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::process::ExitStatus;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use std::{fs, io, io::Read as _};
 
 use nix::errno::Errno;
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::net::UnixStream;
 use tokio::net::unix::{ReadHalf, WriteHalf};
 use tokio::sync::{Notify, oneshot};
@@ -144,7 +145,7 @@ enum NextWorker {
 
 impl Shared {
     fn pool(&self) -> MutexGuard<'_, Pool> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pool.lock()
     }
 
     fn next(&self) -> NextWorker {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -12,6 +12,7 @@ use metamcp_engine::model::ModelFile;
 use metamcp_search::eval::{Corpus, DEPTH, Measures, Question, Total};
 use metamcp_search::search::{Nearness, Strategy, Table};
 use metamcp_search::transformer::Model;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::args::EvalArgs;
@@ -90,9 +91,9 @@ pub(crate) fn run(
     if let Some(model) = model {
         let began = Instant::now();
         let progress = Mutex::new(Progress::new("reading", corpus.index.tool_count()));
-        let step = || progress.lock().unwrap_or_else(PoisonError::into_inner).step();
+        let step = || progress.lock().step();
         let tables = model.tables(&corpus.index, &step);
-        progress.into_inner().unwrap_or_else(PoisonError::into_inner).finish();
+        progress.into_inner().finish();
         reading = Some(began.elapsed());
         embedder = Some(Embedder { model, tables });
     }

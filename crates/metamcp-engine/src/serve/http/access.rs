@@ -12,10 +12,11 @@ mod tokens;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use metamcp_types::text;
+use parking_lot::{Mutex, RwLock};
 use sha2::{Digest, Sha256};
 
 pub use generated::{Generated, GeneratedError};
@@ -228,7 +229,7 @@ impl Access {
             return Ok(Visitor { principal: self.of_generated(), toolset: None, good_for });
         }
         let Some(signed) = &self.signed else { return Err(Denied::Invalid) };
-        let keys = signed.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = signed.keys.read();
         let bearer = jwt::verify(token, &keys, &signed.expected, unix).map_err(|error| {
             if error == JwtError::Signature {
                 signed.unknown.notify_one();
@@ -264,7 +265,7 @@ impl Access {
         if principal == Principal::ANYBODY {
             return Arc::from("anybody");
         }
-        let signed = self.signed_names.lock().unwrap_or_else(PoisonError::into_inner);
+        let signed = self.signed_names.lock();
         if let Some(name) = signed.get(&principal) {
             return Arc::clone(name);
         }
@@ -278,7 +279,7 @@ impl Access {
     }
 
     fn remember_name(&self, principal: Principal, kind: jwt::Kind, name: &str) {
-        let mut names = self.signed_names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.signed_names.lock();
         if !names.contains_key(&principal) {
             if names.len() >= MAX_NAMES {
                 names.clear();
@@ -303,7 +304,7 @@ impl Access {
 
 impl Watched {
     fn is(&self, shown: &[u8; 32]) -> bool {
-        is_same(&self.digest.read().unwrap_or_else(PoisonError::into_inner), shown)
+        is_same(&self.digest.read(), shown)
     }
 
     /// Reads the file again for an unknown token, at most once a second: it may have been rotated.
@@ -319,7 +320,7 @@ impl Watched {
         match Generated::found(&self.home) {
             Ok(Some(token)) => {
                 let fresh = digest(token.expose().as_bytes());
-                let mut digest = self.digest.write().unwrap_or_else(PoisonError::into_inner);
+                let mut digest = self.digest.write();
                 if *digest != fresh {
                     *digest = fresh;
                     self.generation.fetch_add(1, Ordering::AcqRel);

@@ -4,11 +4,12 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use hyper::rt::{Sleep, Timer};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// See the module. Clones share the timer.
@@ -49,7 +50,7 @@ impl ConnectionTimer {
     }
 
     fn poll_until(&self, until: Instant, cx: &mut Context<'_>) -> Poll<()> {
-        let mut state = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut state = self.0.lock();
         let State { timer, wakes } = &mut *state;
         let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
         if timer.deadline() > until {
@@ -115,7 +116,7 @@ impl Timer for Heads {
     }
 
     fn sleep_until(&self, deadline: std::time::Instant) -> Pin<Box<dyn Sleep>> {
-        let first = self.first.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let first = self.first.lock().take();
         let until = Instant::from_std(deadline);
         let until = first.map_or(until, |first| first.min(until));
         Box::pin(Wait { connection_timer: self.connection_timer.clone(), until })
@@ -154,7 +155,7 @@ mod tests {
     async fn what_is_there_needs_no_timer_and_what_comes_late_is_late() {
         let connection_timer = ConnectionTimer::default();
         assert_eq!(connection_timer.within(SECOND, ready(7)).await, Some(7));
-        assert!(connection_timer.0.lock().unwrap().timer.is_none());
+        assert!(connection_timer.0.lock().timer.is_none());
         assert_eq!(connection_timer.within(SECOND, sleep(2 * SECOND)).await, None);
     }
 
@@ -162,7 +163,7 @@ mod tests {
     async fn waits_that_end_in_time_leave_the_timer_where_it_is() {
         let connection_timer = ConnectionTimer::default();
         let set = |connection_timer: &ConnectionTimer| {
-            connection_timer.0.lock().unwrap().timer.as_ref().map(|timer| timer.deadline())
+            connection_timer.0.lock().timer.as_ref().map(|timer| timer.deadline())
         };
         assert_eq!(connection_timer.within(30 * SECOND, sleep(SECOND)).await, Some(()));
         let first = set(&connection_timer);

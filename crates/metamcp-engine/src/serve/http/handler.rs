@@ -7,7 +7,7 @@ mod head;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,6 +19,7 @@ use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use metamcp_config::settings::ToolSurface;
 use metamcp_wire::era::{self, Era, Revision, VersionHeader};
+use parking_lot::{Mutex, MutexGuard};
 
 pub(super) use self::head::{bad_message, busy, fresh_id, no_session, prefers_events, unreadable};
 use self::head::{joined, named_session, read_head, refused, session_id, unknown_version, version};
@@ -226,7 +227,7 @@ impl Handler {
     /// Requests without a response, or with one that is not written yet.
     pub fn in_flight(&self) -> usize {
         // HTTP+SSE responses use a stream without end, so they are counted by its backlog.
-        let listeners = self.listeners.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let listeners = self.listeners.lock();
         let listeners = listeners.values().map(|(_, session)| match &session.response_streams {
             ResponseStreams::Shared(stream) => {
                 session.in_flight() + usize::from(stream.backlog() > 0)
@@ -243,7 +244,7 @@ impl Handler {
 
     /// Every active session.
     pub fn awake(&self) -> Vec<Arc<Session>> {
-        let listeners = self.listeners.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let listeners = self.listeners.lock();
         let mut awake: Vec<_> =
             listeners.values().map(|(_, session)| Arc::clone(session)).collect();
         drop(listeners);
@@ -669,11 +670,11 @@ impl Handler {
     }
 
     fn alone(&self) -> MutexGuard<'_, Vec<Weak<Session>>> {
-        self.alone.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.alone.lock()
     }
 
     fn sessions(&self) -> MutexGuard<'_, Sessions<Arc<Session>>> {
-        self.sessions.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.sessions.lock()
     }
 }
 

@@ -1,8 +1,10 @@
 //! Limits per principal, so that no client starves the others: requests in flight, bytes of bodies being read.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::access::Principal;
 use super::stream::Ticket;
@@ -28,7 +30,7 @@ impl InFlight {
 
     /// Counts `count` requests until the ticket is dropped; `None` above the limit.
     pub(super) fn enter(self: &Arc<Self>, principal: Principal, count: usize) -> Option<Ticket> {
-        let mut by = self.by.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut by = self.by.lock();
         let usage = by.entry(principal).or_default();
         if *usage + count > MAX_IN_FLIGHT {
             return None;
@@ -47,7 +49,7 @@ struct InFlightGuard {
 
 impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        let mut by = self.all.by.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut by = self.all.by.lock();
         if let Some(usage) = by.get_mut(&self.principal) {
             *usage -= self.count;
             if *usage == 0 {
@@ -83,7 +85,7 @@ impl Bodies {
     }
 
     fn usage(&self) -> MutexGuard<'_, BodyUsage> {
-        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+        self.usage.lock()
     }
 }
 
@@ -142,7 +144,7 @@ mod tests {
         assert!(all.enter(me, 1).is_some());
         drop((first, others));
         assert_eq!(all.total(), 0);
-        assert!(all.by.lock().unwrap().is_empty());
+        assert!(all.by.lock().is_empty());
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Responses that hyper has buffered and not written: a request counts as in flight until the last byte of its response
 //! is written. The fast path does not need it, since it holds a response until it is written.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::stream::Ticket;
 
@@ -22,6 +24,6 @@ impl PendingWrites {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Ticket>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

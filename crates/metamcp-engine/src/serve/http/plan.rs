@@ -4,10 +4,11 @@ use std::fs;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use metamcp_config::config::Config;
 use metamcp_config::settings::{ServeSettings, Transport};
+use parking_lot::RwLock;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 

@@ -82,9 +82,9 @@ impl Handler {
 
     fn listeners(
         &self,
-    ) -> std::sync::MutexGuard<'_, std::collections::HashMap<SessionId, (Principal, Arc<Session>)>>
+    ) -> parking_lot::MutexGuard<'_, std::collections::HashMap<SessionId, (Principal, Arc<Session>)>>
     {
-        self.listeners.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.listeners.lock()
     }
 }
 

@@ -4,14 +4,15 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use hyper::body::{Body, Frame};
 use metamcp_wire::write;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, Sleep};
 
 use super::connection_timer::ConnectionTimer;
@@ -215,7 +216,7 @@ impl Stream {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

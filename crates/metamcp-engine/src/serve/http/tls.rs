@@ -3,9 +3,10 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::{self, ServerConfig};
@@ -60,7 +61,7 @@ impl Tls {
 
     /// The acceptor for the next connection. Changed files are reloaded; if they are invalid, the old ones stay in use.
     pub fn acceptor(&self) -> TlsAcceptor {
-        let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut state = self.state.lock();
         if state.checked.elapsed() >= RELOAD_INTERVAL {
             state.checked = Instant::now();
             let made_from = [changed(&self.cert), changed(&self.key)];

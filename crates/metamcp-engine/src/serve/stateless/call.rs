@@ -1,7 +1,7 @@
 //! One request of the stateless era while it is under way, and between the requests that belong to it when a server asks.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use metamcp_wire::modern::meta::{LEVELS, Meta};
 use metamcp_wire::modern::{Fault, MISSING_CAPABILITY, input, result};
 use metamcp_wire::seal::{self, Resume, ResumeToken};
 use metamcp_wire::{object, write};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::task::AbortHandle;
 
@@ -513,7 +514,7 @@ impl Call {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -4,9 +4,10 @@
 //! Tests: below, `metamcp/tests/hazards/eras.rs`.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use metamcp_wire::seal::Key;
+use parking_lot::{Mutex, MutexGuard};
 
 /// Most calls held at once: each keeps a request of a server open, and a person behind it thinking.
 const MAX_SUSPENDED: usize = 1024;
@@ -58,7 +59,7 @@ impl<C> SuspendedCalls<C> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Rows<C>> {
-        self.rows.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.rows.lock()
     }
 }
 

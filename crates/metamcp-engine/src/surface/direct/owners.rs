@@ -80,8 +80,8 @@ impl Owners {
 }
 
 impl Surface {
-    pub(super) fn owners(&self) -> std::sync::MutexGuard<'_, Owners> {
-        self.owners.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    pub(super) fn owners(&self) -> parking_lot::MutexGuard<'_, Owners> {
+        self.owners.lock()
     }
 
     /// Tells the operator once of what a server has and clients could not take.

@@ -1,6 +1,6 @@
 //! `run_chain`: steps one after the other, each a call of its own; what was done stays done, and is told.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -10,6 +10,7 @@ use metamcp_surface::full_surface::{
 };
 use metamcp_types::text;
 use metamcp_wire::write;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 use super::run::{millis, who};
@@ -238,7 +239,7 @@ impl Record {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

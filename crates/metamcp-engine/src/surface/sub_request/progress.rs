@@ -1,10 +1,11 @@
 //! The progress of a script or a chain, told to its client as that of one whole.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use metamcp_types::text;
 use metamcp_wire::object;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 
 use crate::router::{Caller, Silent};
@@ -153,7 +154,7 @@ impl Progress {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

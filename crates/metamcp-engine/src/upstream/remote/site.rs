@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::HeaderMap;
@@ -11,6 +11,7 @@ use metamcp_calls::failure::Fact;
 use metamcp_config::config::{HttpKind, HttpOptions, RemoteEndpoint, TlsFiles};
 use metamcp_config::settings::Settings;
 use metamcp_types::web::Address;
+use parking_lot::Mutex;
 
 use super::{Credentials, Mirrors};
 use crate::login::{Login, LoginStorage, Tokens};
@@ -84,7 +85,7 @@ impl Sites {
             ..Plan::plain(REACHED, KEPT)
         };
         let web = {
-            let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut ways = self.ways.lock();
             match ways.get(&options.tls) {
                 Some(web) => web.clone(),
                 None => {
@@ -124,7 +125,7 @@ impl Sites {
 
     /// The login at a server, the same across its connections: a person may be on their way back to it.
     fn login(&self, name: &str, address: &Address, options: &HttpOptions) -> Arc<Login> {
-        let mut logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logins = self.logins.lock();
         let known = logins.entry(name.to_owned());
         Arc::clone(
             known.or_insert_with(|| Login::new(address.clone(), options, &self.login_storage)),
@@ -134,7 +135,7 @@ impl Sites {
     /// Waits for the person who was sent to log in at a server, at most so long.
     pub async fn authorization_finished(&self, name: &str, limit: Duration) {
         let login = {
-            let logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
+            let logins = self.logins.lock();
             logins.get(name).cloned()
         };
         if let Some(login) = login {

@@ -1,10 +1,11 @@
 //! A stand-in for an embeddings API on loopback: enough HTTP/1.1 to answer well, and to misbehave.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -75,11 +76,11 @@ impl Api {
     }
 
     pub(super) fn seen(&self) -> Vec<Seen> {
-        self.inner.seen.lock().unwrap().clone()
+        self.inner.seen.lock().clone()
     }
 
     pub(super) fn answer_with(&self, answer: impl Fn(&Seen) -> Reply + Send + Sync + 'static) {
-        *self.inner.answer.lock().unwrap() = Arc::new(answer);
+        *self.inner.answer.lock() = Arc::new(answer);
     }
 
     pub(super) fn most_at_once(&self) -> usize {
@@ -115,9 +116,9 @@ async fn converse(mut stream: TcpStream, inner: Arc<Inner>) {
         let Some(seen) = request(&mut stream, &mut buffer).await else { return };
         let now = inner.at_once.fetch_add(1, Ordering::SeqCst) + 1;
         inner.most_at_once.fetch_max(now, Ordering::SeqCst);
-        let answer = inner.answer.lock().unwrap().clone();
+        let answer = inner.answer.lock().clone();
         let reply = answer(&seen);
-        inner.seen.lock().unwrap().push(seen);
+        inner.seen.lock().push(seen);
         let goes_on = send(&mut stream, reply).await;
         inner.at_once.fetch_sub(1, Ordering::SeqCst);
         if !goes_on {

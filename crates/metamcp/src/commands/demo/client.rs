@@ -5,12 +5,13 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 /// Longest wait for an answer; the example servers take milliseconds, a busy machine may take seconds.
@@ -158,7 +159,7 @@ impl Client {
         while !self.stderr.is_finished() && Instant::now() < deadline {
             thread::sleep(LOOK);
         }
-        let words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
+        let words = self.last_words.lock();
         let words = String::from_utf8_lossy(&words);
         match words.trim() {
             "" => anyhow!("{} ended instead of {instead_of} ({ended})", self.name),
@@ -195,7 +196,7 @@ fn read_lines(stdout: ChildStdout, sender: &SyncSender<String>) {
 fn keep_last_words(mut stderr: ChildStderr, kept: &Mutex<Vec<u8>>) {
     let mut chunk = [0; 4096];
     while let Ok(count @ 1..) = stderr.read(&mut chunk) {
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = kept.lock();
         kept.extend_from_slice(&chunk[..count]);
         let excess = kept.len().saturating_sub(LAST_WORDS);
         kept.drain(..excess);

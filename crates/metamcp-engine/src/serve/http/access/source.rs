@@ -91,7 +91,7 @@ impl KeySource {
         loop {
             match self.fresh().await {
                 Ok(Some(keys)) => {
-                    *signed.keys.write().unwrap_or_else(std::sync::PoisonError::into_inner) = keys;
+                    *signed.keys.write() = keys;
                 }
                 Ok(None) => {}
                 Err(why) => {
