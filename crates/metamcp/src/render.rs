@@ -1,4 +1,4 @@
-//! Words to people: findings, tables, colours.
+//! Output for people: findings, tables, colours.
 //! Owns: how problems, remarks and tables look.      Never: decides what is said, writes to a stream of its own choice.
 //! In: what was found, and a `Write`.  Out: text; colours are escape codes that the stream drops where there is no terminal.
 //! Tests: below, and `tests/config.rs` as users see it.

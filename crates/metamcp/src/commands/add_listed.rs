@@ -1,6 +1,6 @@
 //! `metamcp add NAME` without a command: a server of the list inside metamcp or of a registry, by its name.
 //! Owns: the prompts on the way.      Never: installs without approval, what is refused, or what lacks a value.
-//! In: a name and values.  Out: an installed server, pinned and behind walls; or what is missing, by name.
+//! In: a name and values.  Out: an installed server, pinned and sandboxed; or what is missing, by name.
 //! Tests: `tests/real/provision.rs`, and `tests/config/first.rs` for what it says.
 
 use std::collections::BTreeSet;

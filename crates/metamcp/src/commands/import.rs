@@ -1,6 +1,6 @@
-//! `metamcp import`: the servers of a client or of a file, taken over into our own.
+//! `metamcp import`: copies the servers of a client or of a file into our own.
 //! Owns: reading clients' files, what becomes of each server, whether it would start.      Never: changes a client's file.
-//! In: the name of a client, or a file.  Out: servers in our own file, and what is told of each.
+//! In: the name of a client, or a file.  Out: servers in our own file, and a status for each.
 //! Tests: beside the parts; `tests/config/first.rs` and `tests/config/import_fidelity.rs`.
 
 mod merge;

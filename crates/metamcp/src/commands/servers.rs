@@ -1,4 +1,4 @@
-//! `metamcp add`, `add-json`, `remove`, `enable`, `disable`: servers of a config file, every other byte kept.
+//! `metamcp add`, `add-json`, `remove`, `enable`, `disable`: servers of a config file, every other byte preserved.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! A plain MCP client over a child's stdio, as small as the protocol allows.
 //! Owns: one child, its pipes, the deadlines.      Never: leaves the child running.
-//! In: requests.  Out: results, or what went wrong with the last words of the child's stderr.
+//! In: requests.  Out: results, or what went wrong, with the end of the child's stderr.
 //! Tests: `tests/demo.rs`.
 
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,4 +1,4 @@
-//! What an init did, kept for taking it back: copies of the files, and what was moved out of them.
+//! The record of an init, for `--undo`: backups of the files, and what was imported from them.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
