@@ -19,6 +19,7 @@ pub fn eventually(deadline: Duration, mut condition: impl FnMut() -> bool) -> bo
         if Instant::now() >= end {
             return false;
         }
+        // The only pause in the tests: most of what they wait for tells nobody when it comes about.
         thread::sleep(POLL);
     }
 }

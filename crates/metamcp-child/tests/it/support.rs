@@ -108,7 +108,7 @@ pub(crate) fn state(pid: i32) -> Option<char> {
     line.rsplit_once(") ")?.1.chars().next()
 }
 
-/// Waits until something holds.
+/// Waits until something holds. The pause is the runtime's, which has children to look after in the meantime.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {

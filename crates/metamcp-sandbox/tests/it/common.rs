@@ -8,6 +8,7 @@ use metamcp_sandbox::host::{
     Workers, run,
 };
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 /// What no script may ever see: it is in the environment and in the memory of this process.
 pub(crate) const SECRET: &str = "canary-7c1f0e5b9d";
@@ -60,6 +61,8 @@ pub(crate) type Step = (f64, Option<f64>, Option<String>);
 pub(crate) struct Table {
     pub(crate) asked: Mutex<Vec<(Op, String)>>,
     pub(crate) said: Mutex<Vec<String>>,
+    /// Told whenever something is said.
+    pub(crate) heard: Notify,
     pub(crate) steps: Mutex<Vec<Step>>,
     under_way: Arc<Mutex<(usize, usize)>>,
 }
@@ -89,6 +92,7 @@ impl Host for Table {
 
     fn log(&self, level: Level, text: &str) {
         self.said.lock().expect("no test panics with it held").push(format!("{level:?} {text}"));
+        self.heard.notify_one();
     }
 
     fn progress(&self, value: f64, total: Option<f64>, message: Option<&str>) {
@@ -114,6 +118,7 @@ async fn answer(op: Op, payload: &str) -> Result<String, CallError> {
         "image" => Ok(json!({"content": [{"type":"image","data":"AA==","mimeType":"image/png"}]}).to_string()),
         "empty" => Ok(json!({"content": []}).to_string()),
         "wrong" => Ok(json!({"content": [{"type":"text","text":"no such issue"}], "isError": true}).to_string()),
+        // A tool that takes a while, for those who do not wait for it.
         "nap" => {
             tokio::time::sleep(Duration::from_millis(20)).await;
             Ok(text("rested"))

@@ -4,19 +4,16 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use metamcp_sandbox::host::{Launch, Limits, Profile, ScriptOutcome, Status, Workers, run};
 
 use crate::common::*;
 
-/// Polls until it holds; fails after a time no healthy machine needs.
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !holds() {
-        assert!(Instant::now() < end, "{what} did not come true");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+/// Fails after a time no healthy machine needs.
+fn eventually(what: &str, holds: impl FnMut() -> bool) {
+    let held = metamcp_testkit::eventually(Duration::from_secs(30), holds);
+    assert!(held, "{what} did not come true");
 }
 
 fn is_there(pid: u32) -> bool {
@@ -339,12 +336,13 @@ fn cancelling_and_dropping_end_a_spinning_worker() {
     let workers = Workers::new(launch(&["worker"]), Profile::Standard, 0);
     let worker = runtime().block_on(workers.take()).unwrap();
     let id = worker.id();
-    let cancel = tokio::time::Instant::now() + Duration::from_millis(50);
+    let table = Arc::new(Table::default());
+    let begun = Arc::clone(&table);
     let outcome = runtime().block_on(run(
         worker,
         job("console.log('begun'); github.never(); for (;;) {}", Limits::default()),
-        Arc::new(Table::default()),
-        async move { tokio::time::sleep_until(cancel).await },
+        table,
+        async move { begun.heard.notified().await },
     ));
     assert_eq!(outcome.status, Status::Cancelled);
     assert_eq!(outcome.logs.len(), 1);

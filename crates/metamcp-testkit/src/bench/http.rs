@@ -11,6 +11,8 @@ use anyhow::{Context, Result, bail, ensure};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Value, json};
 
+use crate::patience::eventually;
+
 use super::{Load, find, percentile, processor_ns, resident_kib, tail};
 
 /// How long a server may take to listen, and an answer to come. Only a broken server takes that long.
@@ -151,14 +153,14 @@ struct Answer {
 impl Connection {
     /// Connects, as soon as somebody listens there.
     fn open(address: SocketAddr, path: &str, events: bool) -> Result<Connection> {
-        let began = Instant::now();
-        let stream = loop {
-            match TcpStream::connect(address) {
-                Ok(stream) => break stream,
-                Err(error) if began.elapsed() > PATIENCE => return Err(error.into()),
-                Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        let mut stream = TcpStream::connect(address);
+        eventually(PATIENCE, || {
+            if stream.is_err() {
+                stream = TcpStream::connect(address);
             }
-        };
+            stream.is_ok()
+        });
+        let stream = stream?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         let (path, sent) = (path.to_owned(), Instant::now());

@@ -2,8 +2,6 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::thread;
-use std::time::Duration;
 
 use metamcp_testkit::{EventKind, eventually};
 use nix::sys::signal::Signal;
@@ -100,12 +98,14 @@ fn a_request_in_pieces_is_the_same_request() {
     let request = bytes(&session, &ping(2));
     let expected = (200, r#"{"jsonrpc":"2.0","id":2,"result":{}}"#);
     for size in [1, 7, request.len() / 2, request.len() - 1] {
-        let socket = connect(&served);
+        let (socket, other) = (connect(&served), connect(&served));
         for _ in 0..2 {
             for piece in request.chunks(size) {
                 (&socket).write_all(piece).unwrap();
-                // Long enough for most pieces to be read alone; whether they are does not matter.
-                thread::sleep(Duration::from_micros(300));
+                // Whoever answers another connection meanwhile has most likely read the piece alone; whether it has
+                // does not matter.
+                (&other).write_all(&bytes(&session, &ping(3))).unwrap();
+                assert_eq!(next(&other).0, 200);
             }
             let (status, _, body) = next(&socket);
             assert_eq!((status, body.trim_end()), expected, "{size}");

@@ -3,8 +3,7 @@
 
 use std::io::PipeWriter;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use metamcp_engine::catalog::schema_cache::{Lookup, SchemaCache};
@@ -25,6 +24,9 @@ const CHILDREN: usize = 20;
 /// Whatever the machine is busy with, a survivor after this long was not killed. How soon they are gone, the benchmark
 /// says: `cargo xtask bench --only kill`.
 const STRICTLY_GONE: Duration = Duration::from_secs(10);
+
+/// A child is killed at the latest so many calls after the one before it.
+const CALLS_BETWEEN_KILLS: usize = 400;
 
 /// Where the benchmark finds the figures.
 const FIGURES: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/kill.md");
@@ -107,13 +109,17 @@ fn kill_children(rng: &mut SeededRng, containment: &str) {
     for server in &servers {
         assert_eq!(call(&client, server, "echo", &json!({"text": "warm"})), CallOutcome::Success);
     }
-    let over = AtomicBool::new(false);
-    let until = || over.load(Ordering::Relaxed);
+    let (over, made) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let until = || {
+        made.fetch_add(1, Ordering::Relaxed);
+        over.load(Ordering::Relaxed)
+    };
     let mut kills = [0; 3];
     let mut history = History::make_many(&client, &servers, rng, (4, 8), &until, |rng| {
         // Few enough that no server counts as crashing in a loop.
         for _ in 0..size(12, 24, 24) {
-            thread::sleep(Duration::from_millis(rng.below(300) as u64));
+            let due = made.load(Ordering::Relaxed) + rng.below(CALLS_BETWEEN_KILLS);
+            assert!(eventually(PATIENCE, || made.load(Ordering::Relaxed) >= due));
             let leaders = leaders(&workspace);
             if leaders.is_empty() {
                 continue;

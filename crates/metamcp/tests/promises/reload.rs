@@ -4,15 +4,14 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use metamcp_testkit::{CallOutcome, Client, EventKind, Workspace, chaos_server, eventually};
 use serde_json::{Value, json};
 
 use crate::world::{PATIENCE, call, discover, home, size, start, stop, tell, timed};
 
-/// Calls a second while the file flips.
-const RATE: u32 = 200;
+/// Calls under way while the file flips: one to the server that stays and one to that which changes.
+const WINDOW: usize = 2;
 
 /// Puts a config in place as editors and our own commands do: whole, by a rename.
 fn flip(path: &Path, text: &str) {
@@ -88,19 +87,18 @@ fn the_file_flips_under_load() {
     stop(client, &workspace);
 }
 
-/// Calls to a server that stays and to one that changes, at a steady rate, until it is over.
+/// Calls to a server that stays and to one that changes, one of each at a time, until it is over.
 fn under_load(client: &Client, over: &AtomicBool) -> Vec<(String, u64)> {
-    let began = Instant::now();
-    let mut ids = Vec::new();
+    let mut ids: Vec<(String, u64)> = Vec::new();
     while !over.load(Ordering::Relaxed) {
-        let number = u32::try_from(ids.len()).unwrap();
+        let number = ids.len();
+        if let Some(earlier) = number.checked_sub(WINDOW) {
+            client.wait(ids[earlier].1, PATIENCE).unwrap();
+        }
         let server = if number.is_multiple_of(2) { "steady" } else { "changing" };
         let key = format!("{server}-{number}");
         let id = client.mcp_call(server, "effect", &json!({"key": key})).unwrap();
         ids.push((key, id));
-        // The pace of the load, not a way to wait for anything.
-        let due = began + Duration::from_secs(1) * number / RATE;
-        thread::sleep(due.saturating_duration_since(Instant::now()));
     }
     ids
 }

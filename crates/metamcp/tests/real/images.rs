@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use metamcp_testkit::Client;
 use metamcp_testkit::client::{Answerer, Reply};
+use metamcp_testkit::{Client, eventually};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -35,11 +35,7 @@ fn place(needs: &Value) -> (Place, Engine) {
 }
 
 fn until(what: &str, is_so: impl Fn() -> bool) {
-    let end = Instant::now() + LONGEST;
-    while !is_so() {
-        assert!(Instant::now() < end, "never: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    assert!(eventually(LONGEST, is_so), "never: {what}");
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use metamcp_search::transformer::{MAX_CLAUSES, Model};
-use metamcp_testkit::{Server, Workspace};
+use metamcp_testkit::{Server, Workspace, eventually};
 use serde_json::{Value, json};
 
 use crate::installed::Installed;
@@ -98,15 +98,13 @@ fn vectors_are_those_of_the_reference_but_for_eight_bits(path: &Path) {
 
 fn a_paraphrase_is_found_and_what_was_read_is_remembered(workspace: &Workspace) {
     let search = ["--search", "transformer", "search", PARAPHRASE, "--json"];
-    let began = Instant::now();
-    let found = loop {
-        // On a busy machine not all tools are read while one search waits; what was read is there for the next.
-        let found = read(workspace, &search);
-        if found["note"].is_null() {
-            break found;
-        }
-        assert!(began.elapsed() < PATIENCE, "{found:#}");
-    };
+    let mut found = Value::Null;
+    // On a busy machine not all tools are read while one search waits; what was read is there for the next.
+    let is_read = eventually(PATIENCE, || {
+        found = read(workspace, &search);
+        found["note"].is_null()
+    });
+    assert!(is_read, "{found:#}");
     assert_eq!(found["tools"][0]["id"], MEANT, "{found:#}");
     assert!(workspace.home().join(".metamcp/catalog.db").exists());
     let why = read(workspace, &[&search[..], &["--why"]].concat());

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use metamcp_testkit::eventually;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -143,12 +144,8 @@ impl Drop for Peer {
     /// Ends the server as a client does, by closing its stdin, and by force if it does not take the hint.
     fn drop(&mut self) {
         self.stdin = None;
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while Instant::now() < deadline {
-            if let Ok(Some(_)) = self.child.try_wait() {
-                return;
-            }
-            thread::sleep(Duration::from_millis(10));
+        if eventually(Duration::from_secs(5), || matches!(self.child.try_wait(), Ok(Some(_)))) {
+            return;
         }
         self.child.kill().ok();
         self.child.wait().ok();

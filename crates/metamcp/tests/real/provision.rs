@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use metamcp_testkit::Client;
 use metamcp_testkit::client::{Answer, Answerer, Reply};
+use metamcp_testkit::{Client, eventually};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -479,7 +479,8 @@ fn a_yes_in_a_terminal_is_good_once_and_tools_that_change_are_blocked() {
     assert!(typed.contains("turn()  Turns the wheel"), "{typed}");
     let pinned = place.run(&["provisioned", "show", "wheel"]);
     assert!(pinned.contains("turn()  Turns the wheel"), "{pinned}");
-    // The gateway that runs has it without being asked, and says so if it is.
+    // The gateway that runs has it without being asked, and says so if it is. A race: whether it has noticed by itself
+    // that there is a new server, or notices by the question.
     let there = provision(&client, need);
     let status = &there["structuredContent"]["status"];
     assert!(status == "installed" || status == "local", "{there:#}");
@@ -529,14 +530,11 @@ fn a_yes_in_a_terminal_is_good_once_and_tools_that_change_are_blocked() {
 
 /// Turns the wheel again and again, until the answer is as it should be.
 fn until(client: &Client, is_so: impl Fn(&Answer) -> bool) {
-    let began = Instant::now();
-    loop {
-        let answer = client.mcp_call_now("wheel", "turn", &json!({}), HUNG).unwrap();
-        if is_so(&answer) {
-            return;
-        }
-        assert!(began.elapsed() < HUNG, "it never came to that: {}", answer.value);
-    }
+    let mut last = None;
+    let came = eventually(HUNG, || {
+        is_so(last.insert(client.mcp_call_now("wheel", "turn", &json!({}), HUNG).unwrap()))
+    });
+    assert!(came, "it never came to that: {:?}", last.map(|answer| answer.value));
 }
 
 #[test]
@@ -575,10 +573,8 @@ fn an_installed_server_reads_and_writes_its_own_folder_and_nothing_of_the_users(
     // A person can open a door, and the gateway that runs knows.
     let allowed = place.run(&["provisioned", "allow", "wheel", "shared"]);
     assert!(allowed.contains("may read and change HOME/shared"), "{allowed}");
-    let began = Instant::now();
-    while peek("read", &own.join("notes")) != "notes" {
-        assert!(began.elapsed() < HUNG, "the door stays shut");
-    }
+    let is_open = || peek("read", &own.join("notes")) == "notes";
+    assert!(eventually(HUNG, is_open), "the door stays shut");
     assert_eq!(peek("read", &home.join(".ssh/id_ed25519")), "EACCES");
 }
 

@@ -4,9 +4,9 @@
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use metamcp_testkit::eventually;
 use serde_json::{Value, json};
 
 use crate::installed::{Start, sources, text};
@@ -30,12 +30,11 @@ impl Listening {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let deadline = Instant::now() + PATIENCE;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        let listens = eventually(PATIENCE, || {
             assert!(process.try_wait().unwrap().is_none(), "the server ended");
-            assert!(Instant::now() < deadline, "the server does not listen");
-            thread::sleep(Duration::from_millis(20));
-        }
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        assert!(listens, "the server does not listen");
         Listening { process }
     }
 }
@@ -143,9 +142,6 @@ fn both_python_sdks_in_both_ways() {
     let cache = world.home().join(".metamcp/cache/eras.json");
     let remembered = || fs::read_to_string(&cache).unwrap_or_default();
     let words = ["\"stateless\"", "\"initialize\"", "\"sse\""];
-    let deadline = Instant::now() + PATIENCE;
-    while !words.iter().all(|word| remembered().contains(word)) {
-        assert!(Instant::now() < deadline, "{}", remembered());
-        thread::sleep(Duration::from_millis(20));
-    }
+    let all = || words.iter().all(|word| remembered().contains(word));
+    assert!(eventually(PATIENCE, all), "{}", remembered());
 }

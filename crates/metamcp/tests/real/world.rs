@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use metamcp_testkit::eventually;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
@@ -85,15 +85,8 @@ impl World {
 
     /// Waits until every process of this world is gone, and names those that stay.
     pub(crate) fn nothing_is_left(&self) {
-        let deadline = Instant::now() + LINGERING;
-        loop {
-            let left = self.processes();
-            if left.is_empty() {
-                return;
-            }
-            assert!(Instant::now() < deadline, "still running: {left:#?}");
-            thread::sleep(Duration::from_millis(10));
-        }
+        let gone = eventually(LINGERING, || self.processes().is_empty());
+        assert!(gone, "still running: {:#?}", self.processes());
     }
 
     /// The processes that still have this world's home in their environment; told by Linux only.

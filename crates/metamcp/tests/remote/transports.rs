@@ -259,10 +259,7 @@ fn progress_comes_before_the_answer_and_a_cancelled_call_is_called_off() {
             }
             exchange.begin_events(&[])?;
             if message["params"]["arguments"]["text"] == "wait" {
-                // Until the other side hangs up.
-                while exchange.is_open() {
-                    std::thread::sleep(std::time::Duration::from_millis(5));
-                }
+                exchange.wait_for_hangup();
                 seen.fetch_add(1, Ordering::SeqCst);
                 return Ok(true);
             }
@@ -316,9 +313,7 @@ fn a_question_on_the_stream_of_a_call_reaches_its_client() {
         let question =
             json!({"message": "who?", "requestedSchema": {"type": "object", "properties": {}}});
         exchange.event(&json!({"jsonrpc": "2.0", "id": "q1", "method": "elicitation/create", "params": question}))?;
-        while heard.lock().unwrap().is_empty() {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        assert!(eventually(HUNG, || !heard.lock().unwrap().is_empty()));
         let result = json!({"content": [{"type": "text", "text": name}]});
         exchange.event(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result}))?;
         Ok(true)

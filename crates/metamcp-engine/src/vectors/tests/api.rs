@@ -153,6 +153,7 @@ async fn send(stream: &mut TcpStream, reply: Reply) -> bool {
     match reply {
         Reply::Whole(status, headers, body) => whole(stream, status, headers, &body).await,
         Reply::Late(wait, body) => {
+            // What a slow service does; nobody in the tests waits for it.
             tokio::time::sleep(wait).await;
             whole(stream, 200, "", &body).await
         }
