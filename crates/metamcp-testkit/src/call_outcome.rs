@@ -70,6 +70,26 @@ impl CallOutcome {
         }
     }
 
+    /// Holds what the caller was told against how often its tool really ran.
+    pub fn check_executions(&self, times: usize) -> Result<(), String> {
+        let (must, may) = match self {
+            Self::Success | Self::ToolError => (true, true),
+            Self::GatewayError(error) => match error.code.as_str() {
+                // An answer came, and was not fit to be passed on.
+                "execution_failed" => (true, true),
+                "outcome_unknown" | "limit_exceeded" => (false, true),
+                "timeout" | "shutting_down" => (false, error.whole["details"]["sent"] == true),
+                _ => (false, false),
+            },
+            Self::Protocol { .. } => (false, false),
+        };
+        match times {
+            0 if must => Err(format!("it never ran, but its caller was told: {self}")),
+            1.. if !may => Err(format!("it ran, but its caller was told: {self}")),
+            _ => Ok(()),
+        }
+    }
+
     /// The gateway's code, if it refused.
     pub fn code(&self) -> Option<&str> {
         match self {
@@ -95,6 +115,27 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_is_told_fits_what_happened() {
+        let refused = |code: &str, sent: bool| {
+            CallOutcome::of(&json!({"result": {"isError": true, "structuredContent":
+                {"code": code, "message": "m", "retryable": false, "details": {"sent": sent}}}}))
+        };
+        for (outcome, not_run, run) in [
+            (CallOutcome::Success, false, true),
+            (CallOutcome::ToolError, false, true),
+            (refused("execution_failed", true), false, true),
+            (refused("outcome_unknown", true), true, true),
+            (refused("timeout", true), true, true),
+            (refused("timeout", false), true, false),
+            (refused("server_unavailable", false), true, false),
+            (CallOutcome::Protocol { code: -32000, message: String::new() }, true, false),
+        ] {
+            assert_eq!(outcome.check_executions(0).is_ok(), not_run, "{outcome}");
+            assert_eq!(outcome.check_executions(1).is_ok(), run, "{outcome}");
+        }
+    }
 
     #[test]
     fn the_four_outcomes() {

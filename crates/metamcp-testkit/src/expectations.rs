@@ -26,6 +26,8 @@ pub struct Expectation {
     pub one: ExpectedOutcome,
     /// For each of many concurrent calls of `effect`; none may have run more than once.
     pub many: ExpectedOutcome,
+    /// How many of these succeed.
+    pub many_successes: RangeInclusive<usize>,
     /// For one call of `effect_idempotent`, which may be replayed on a fresh process.
     pub idempotent: ExpectedOutcome,
     /// How often the single call of `effect` has run.
@@ -53,10 +55,10 @@ impl Expectation {
 pub struct ExpectedOutcome {
     /// Whether the tool's own result is.
     pub success: bool,
-    /// Which of the gateway's codes are.
+    /// Which of the gateway's codes is; more than one only where a race decides that the gateway cannot.
     pub codes: &'static [&'static str],
-    /// Words of which the gateway's message must hold at least one; none means any message.
-    pub says: &'static [&'static str],
+    /// Words that the gateway's message must hold.
+    pub says: &'static str,
 }
 
 impl ExpectedOutcome {
@@ -65,9 +67,7 @@ impl ExpectedOutcome {
         let right = match outcome {
             CallOutcome::Success => self.success,
             CallOutcome::GatewayError(error) => {
-                let message = error.message.to_lowercase();
-                self.codes.contains(&error.code.as_str())
-                    && (self.says.is_empty() || self.says.iter().any(|word| message.contains(word)))
+                self.codes.contains(&error.code.as_str()) && error.message.contains(self.says)
             }
             CallOutcome::ToolError | CallOutcome::Protocol { .. } => false,
         };
@@ -78,7 +78,7 @@ impl ExpectedOutcome {
         Self { success: true, ..self }
     }
 
-    const fn saying(self, says: &'static [&'static str]) -> Self {
+    const fn saying(self, says: &'static str) -> Self {
         Self { says, ..self }
     }
 }
@@ -89,7 +89,7 @@ pub const LONG_TIMEOUT_MS: u64 = 30_000;
 /// Short enough to wait for, long enough that the handshake and the call itself get through.
 const SHORT_TIMEOUT_MS: u64 = 2_000;
 
-const SUCCESS: ExpectedOutcome = ExpectedOutcome { success: true, codes: &[], says: &[] };
+const SUCCESS: ExpectedOutcome = ExpectedOutcome { success: true, codes: &[], says: "" };
 
 /// The child never became usable, so nothing was sent.
 const UNAVAILABLE: ExpectedOutcome = only(&["server_unavailable"]);
@@ -100,45 +100,35 @@ const UNKNOWN: ExpectedOutcome = only(&["outcome_unknown"]);
 /// Nobody answered in time.
 const TIMEOUT: ExpectedOutcome = only(&["timeout"]);
 
-/// An answer came but it is not one; the tool has most likely run.
-const BAD_ANSWER: ExpectedOutcome =
-    only(&["execution_failed", "outcome_unknown", "limit_exceeded", "timeout"]);
-
 /// An answer came whose id could be read, and which must not be passed on.
-const REFUSED_ANSWER: ExpectedOutcome =
-    only(&["execution_failed"]).saying(&["not a valid message"]);
+const REFUSED_ANSWER: ExpectedOutcome = only(&["execution_failed"]).saying("not a valid message");
 
-/// With many calls the breaker opens and the restart limiter closes while some still wait.
-const UNAVAILABLE_MANY: ExpectedOutcome = only(&["server_unavailable", "circuit_open"]);
-const UNKNOWN_MANY: ExpectedOutcome =
-    only(&["outcome_unknown", "circuit_open", "server_unavailable"]);
-const TIMEOUT_MANY: ExpectedOutcome = only(&["timeout", "circuit_open"]);
-const BAD_ANSWER_MANY: ExpectedOutcome = only(&[
-    "execution_failed",
-    "outcome_unknown",
-    "limit_exceeded",
-    "timeout",
-    "circuit_open",
-    "server_unavailable",
-]);
+/// An answer came whose id could be read, and which is too long.
+const OVERLONG_ANSWER: ExpectedOutcome =
+    only(&["limit_exceeded"]).saying("bytes, and a message may have");
 
 /// Every item at least once, in order.
 pub const EXPECTATIONS: &[Expectation] = &[
     unavailable("exit-at-start", "nothing was sent, and the stderr tail says why"),
     Expectation {
-        one: UNKNOWN_MANY.or_success(),
-        many: UNKNOWN_MANY.or_success(),
-        idempotent: UNKNOWN_MANY.or_success(),
+        one: EXIT_LATER,
+        many: EXIT_LATER,
+        many_successes: 0..=MANY,
+        idempotent: EXIT_LATER,
         executions: 0..=1,
         idempotent_executions: 0..=2,
-        ..succeeds("exit-later", "the death may fall before, into or after the call")
+        ..succeeds(
+            "exit-later",
+            "a clock of the child's own decides: it may end in the handshake, into the call or after it",
+        )
     },
     unavailable("exit-on-initialize", "the handshake failed, so nothing was sent"),
     unavailable("never-initialize", "the wait ends, and the call was never sent"),
     succeeds("answer-initialize-late", "a slow handshake is not a failure"),
     Expectation {
-        one: UNAVAILABLE.saying(&["revision"]),
-        idempotent: UNAVAILABLE.saying(&["revision"]),
+        one: UNAVAILABLE.saying("revision"),
+        many: UNAVAILABLE.saying("revision"),
+        idempotent: UNAVAILABLE.saying("revision"),
         ..unavailable(
             "wrong-protocol-version",
             "a revision nobody knows is refused by name, before anything is sent",
@@ -152,28 +142,33 @@ pub const EXPECTATIONS: &[Expectation] = &[
     succeeds("one-byte-writes", "reads may end anywhere"),
     succeeds("odd-line-ends", "blank lines, carriage returns and byte order marks mean nothing"),
     refused_answer("invalid-utf8", "what is not UTF-8 is not JSON and must not reach a client"),
-    bad_answer("nul-bytes", "what holds NUL bytes is not JSON and must not reach a client"),
+    Expectation {
+        many: UNKNOWN.saying("that are not the protocol"),
+        ..times_out(
+            "nul-bytes",
+            "what holds NUL bytes is a line like any other that is no message: one answers nothing, hundreds end the child",
+        )
+    },
     Expectation {
         // More than the gateway reads of one line before it gives the child up.
         scaled: Some(1_000_000_000),
-        timeout_ms: SHORT_TIMEOUT_MS,
-        one: BAD_ANSWER.or_success(),
-        many: BAD_ANSWER_MANY.or_success(),
-        idempotent: BAD_ANSWER_MANY.or_success(),
-        ..bad_answer(
+        one: UNKNOWN.saying("over the line limit"),
+        many: UNKNOWN.saying("over the line limit"),
+        idempotent: UNKNOWN.saying("over the line limit"),
+        ..lost(
             "endless-line",
-            "memory stays bounded; whether the child is killed or its noise outlasted is open",
+            "memory stays bounded, and a child that never ends its line is given up",
         )
     },
     Expectation {
         // Over the line limit as well.
         scaled: Some(40_000_000),
-        timeout_ms: LONG_TIMEOUT_MS,
-        one: only(&["limit_exceeded"]).saying(&["line", "limit", "mib", "bytes"]),
-        many: BAD_ANSWER_MANY.or_success(),
-        idempotent: only(&["limit_exceeded"]).saying(&["line", "limit", "mib", "bytes"]),
-        idempotent_executions: 1..=1,
-        ..bad_answer(
+        one: OVERLONG_ANSWER,
+        many: OVERLONG_ANSWER.or_success(),
+        // Only the first answer of a process is long.
+        many_successes: MANY - 1..=MANY - 1,
+        idempotent: OVERLONG_ANSWER,
+        ..succeeds(
             "long-line",
             "the id can be read, so the caller learns which limit the answer broke",
         )
@@ -189,13 +184,7 @@ pub const EXPECTATIONS: &[Expectation] = &[
             "a child can lie about its own calls, but each still has one answer and others' are untouched",
         )
     },
-    Expectation {
-        timeout_ms: SHORT_TIMEOUT_MS,
-        one: TIMEOUT,
-        many: TIMEOUT_MANY,
-        idempotent: TIMEOUT,
-        ..succeeds("bent-id", "an id of another type is another id")
-    },
+    times_out("bent-id", "an id of another type is another id"),
     succeeds("answer-notification", "an answer without an id answers nothing"),
     refused_answer("result-and-error", "an answer is a result or an error; both is neither"),
     Expectation {
@@ -221,14 +210,9 @@ pub const EXPECTATIONS: &[Expectation] = &[
     Expectation {
         // Over the line limit as well.
         scaled: Some(20_000_000),
-        one: only(&["limit_exceeded", "server_unavailable"]).or_success(),
-        many: only(&["limit_exceeded", "server_unavailable", "circuit_open"]).or_success(),
-        idempotent: only(&["limit_exceeded", "server_unavailable"]).or_success(),
-        executions: 0..=1,
-        idempotent_executions: 0..=1,
         ..succeeds(
             "monstrous-schema",
-            "a list beyond the line limit is an error that names the limit, not a missing tool",
+            "what cannot be listed can be called by its name all the same; only its arguments go unchecked",
         )
     },
     Expectation {
@@ -237,35 +221,33 @@ pub const EXPECTATIONS: &[Expectation] = &[
     },
     succeeds("rug-pull", "a declared server may change its mind; it is noted, not blocked"),
     succeeds("confusing-names", "names are data; the honest tool keeps its own"),
-    Expectation { executions: 1..=1, ..lost("die-before-reply", "it may have run: it did, once") },
+    lost("die-before-reply", "it may have run: it did, once"),
     times_out(
         "hang-after-effect",
         "never replayed, not even an idempotent one: it may still be running",
     ),
     Expectation {
-        many: UNKNOWN_MANY.or_success(),
+        many: UNKNOWN.or_success(),
+        many_successes: ONE_AT_LEAST,
         ..succeeds("reply-then-die", "an answer that came counts, whatever came after")
     },
     times_out("reply-late", "the late answer is dropped"),
     Expectation {
-        many: UNKNOWN_MANY.or_success(),
+        many: UNKNOWN.or_success(),
+        many_successes: ONE_AT_LEAST,
         ..succeeds("die-on-nth-call", "the first call is answered; those after it are lost")
     },
     lost("close-stdout", "a child without stdout can answer nothing"),
     Expectation {
         timeout_ms: SHORT_TIMEOUT_MS,
-        many: only(&["timeout", "outcome_unknown", "circuit_open", "server_unavailable"])
-            .or_success(),
+        many: CLOSED_INPUT,
+        many_successes: ONE_AT_LEAST,
         ..succeeds(
             "close-stdin",
             "answered before anything went wrong; the next call finds the pipe broken and goes to a new process",
         )
     },
-    Expectation {
-        one: only(&["timeout", "outcome_unknown"]),
-        many: only(&["timeout", "outcome_unknown", "circuit_open", "server_unavailable"]),
-        ..times_out("stop-reading", "the pipe took the call, the child never will")
-    },
+    times_out("stop-reading", "the pipe took the call, the child never will"),
     Expectation {
         scaled: Some(64_000_000),
         ..succeeds("stderr-flood", "stderr is always drained")
@@ -278,11 +260,7 @@ pub const EXPECTATIONS: &[Expectation] = &[
     succeeds("fork-bomb", "the processes show at shutdown only"),
     Expectation {
         scaled: Some(128_000_000),
-        one: UNKNOWN.or_success(),
-        many: UNKNOWN_MANY.or_success(),
-        idempotent: UNKNOWN.or_success(),
-        idempotent_executions: 1..=2,
-        ..succeeds("eat-memory", "fine unless a memory limit kills the child")
+        ..succeeds("eat-memory", "its memory is its own affair where no limit was set")
     },
     Expectation {
         scaled: Some(8_000_000),
@@ -290,12 +268,13 @@ pub const EXPECTATIONS: &[Expectation] = &[
     },
     Expectation {
         one: UNKNOWN.or_success(),
-        many: UNKNOWN_MANY.or_success(),
-        idempotent: UNKNOWN_MANY.or_success(),
+        many: UNKNOWN.or_success(),
+        many_successes: 0..=MANY,
+        idempotent: UNKNOWN.or_success(),
         idempotent_executions: 1..=2,
         ..succeeds(
             "kill-parent",
-            "fine where the parent is out of reach, lost where it is not; others are unaffected either way",
+            "in a namespace the parent is out of reach; elsewhere its answer races the signal that takes it along",
         )
     },
     succeeds("zombies", "zombies are reaped when the child is gone"),
@@ -309,8 +288,18 @@ pub const EXPECTATIONS: &[Expectation] = &[
     succeeds("look-around", "it finds only what it was given"),
 ];
 
+/// A race: ended in the handshake, and again in the one that was tried at once; ended into the call; answered before.
+const EXIT_LATER: ExpectedOutcome = only(&["server_unavailable", "outcome_unknown"]).or_success();
+
+/// A race: whoever still writes when the input is closed notices, and those who were sent before are told; where nobody
+/// does, they wait in vain.
+const CLOSED_INPUT: ExpectedOutcome = only(&["timeout", "outcome_unknown"]).or_success();
+
+/// A race: what was not yet written when the child went goes to the next one, which answers its first call too.
+const ONE_AT_LEAST: RangeInclusive<usize> = 1..=MANY - 1;
+
 const fn only(codes: &'static [&'static str]) -> ExpectedOutcome {
-    ExpectedOutcome { success: false, codes, says: &[] }
+    ExpectedOutcome { success: false, codes, says: "" }
 }
 
 const fn succeeds(hazard: &'static str, why: &'static str) -> Expectation {
@@ -321,6 +310,7 @@ const fn succeeds(hazard: &'static str, why: &'static str) -> Expectation {
         timeout_ms: LONG_TIMEOUT_MS,
         one: SUCCESS,
         many: SUCCESS,
+        many_successes: MANY..=MANY,
         idempotent: SUCCESS,
         executions: 1..=1,
         idempotent_executions: 1..=1,
@@ -332,7 +322,8 @@ const fn succeeds(hazard: &'static str, why: &'static str) -> Expectation {
 const fn unavailable(hazard: &'static str, why: &'static str) -> Expectation {
     Expectation {
         one: UNAVAILABLE,
-        many: UNAVAILABLE_MANY,
+        many: UNAVAILABLE,
+        many_successes: 0..=0,
         idempotent: UNAVAILABLE,
         executions: 0..=0,
         idempotent_executions: 0..=0,
@@ -343,7 +334,8 @@ const fn unavailable(hazard: &'static str, why: &'static str) -> Expectation {
 const fn lost(hazard: &'static str, why: &'static str) -> Expectation {
     Expectation {
         one: UNKNOWN,
-        many: UNKNOWN_MANY,
+        many: UNKNOWN,
+        many_successes: 0..=0,
         // Every fresh process is as bad as the first, so the one replay is lost as well.
         idempotent: UNKNOWN,
         idempotent_executions: 2..=2,
@@ -355,7 +347,8 @@ const fn times_out(hazard: &'static str, why: &'static str) -> Expectation {
     Expectation {
         timeout_ms: SHORT_TIMEOUT_MS,
         one: TIMEOUT,
-        many: TIMEOUT_MANY,
+        many: TIMEOUT,
+        many_successes: 0..=0,
         idempotent: TIMEOUT,
         ..succeeds(hazard, why)
     }
@@ -365,18 +358,8 @@ const fn refused_answer(hazard: &'static str, why: &'static str) -> Expectation 
     Expectation {
         one: REFUSED_ANSWER,
         many: REFUSED_ANSWER,
+        many_successes: 0..=0,
         idempotent: REFUSED_ANSWER,
-        ..succeeds(hazard, why)
-    }
-}
-
-const fn bad_answer(hazard: &'static str, why: &'static str) -> Expectation {
-    Expectation {
-        timeout_ms: SHORT_TIMEOUT_MS,
-        one: BAD_ANSWER,
-        many: BAD_ANSWER_MANY,
-        idempotent: BAD_ANSWER,
-        idempotent_executions: 1..=2,
         ..succeeds(hazard, why)
     }
 }
@@ -413,6 +396,19 @@ mod tests {
     }
 
     #[test]
+    fn only_races_leave_more_than_one_failure_open() {
+        for expectation in EXPECTATIONS {
+            let Expectation { hazard, one, many, idempotent, many_successes, .. } = expectation;
+            for outcome in [one, many, idempotent] {
+                let is_race = ["exit-later", "close-stdin"].contains(hazard);
+                assert!(outcome.codes.len() <= 1 || is_race, "{hazard}");
+            }
+            assert_eq!(many.success, *many_successes.end() > 0, "{hazard}");
+            assert_eq!(many.codes.is_empty(), *many_successes.start() == MANY, "{hazard}");
+        }
+    }
+
+    #[test]
     fn nothing_that_is_not_idempotent_runs_twice() {
         for expectation in EXPECTATIONS {
             assert!(*expectation.executions.end() <= 1, "{}", expectation.hazard);
@@ -433,7 +429,7 @@ mod tests {
             CallOutcome::of(&json!({"result": {"isError": true, "structuredContent":
                 {"code": code, "message": message, "retryable": false}}}))
         };
-        let expected = only(&["limit_exceeded"]).saying(&["mib"]);
+        let expected = only(&["limit_exceeded"]).saying("MiB");
         assert_eq!(expected.check(&outcome("limit_exceeded", "a line over 16 MiB")), Ok(()));
         assert!(expected.check(&outcome("limit_exceeded", "too much")).is_err());
         assert!(

@@ -76,7 +76,7 @@ fn hazards_that_leave_a_call_unanswered_but_the_process_alive() {
         };
         match hazard {
             "close-stdout" => {
-                assert!(eventually(PATIENCE, || child.client.has_ended()), "stdout is closed")
+                assert!(eventually(PATIENCE, || child.client.has_ended()), "stdout is closed");
             }
             "stop-itself" => assert!(eventually(PATIENCE, stopped), "stopped by itself"),
             _ => {}

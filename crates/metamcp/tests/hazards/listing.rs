@@ -32,6 +32,19 @@ fn a_list_without_end_ends_and_every_page_counts() {
 }
 
 #[test]
+fn a_list_that_is_too_long_is_no_missing_tool_and_says_the_limit() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("a", chaos_server(&["monstrous-schema=20000000"]));
+    let gateway = Gateway::start(workspace);
+    assert_eq!(gateway.call("a", "effect", &json!({"key": "k"})).text(), Some("done k"));
+    let ask = json!({"name": "mcp_discover", "arguments": {"server": "a"}});
+    let answer = gateway.ask("tools/call", &ask, HUNG).unwrap();
+    let found = answer.text().unwrap();
+    assert!(found.contains("which is over the line limit"), "{found}");
+    gateway.end();
+}
+
+#[test]
 fn names_and_descriptions_meant_to_deceive_are_shown_as_what_they_are() {
     let mut workspace = Workspace::new().unwrap();
     workspace.server("a", chaos_server(&["confusing-names"])).server("b", chaos_server(&[]));

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use metamcp_testkit::{
     CallOutcome, Client, EXPECTATIONS, Expectation, ExpectedOutcome, Workspace, census,
     chaos_server,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::gateway::{HUNG, command, end};
 
@@ -91,25 +91,28 @@ struct Report {
 /// the breaker of the other.
 fn lonely_in(expectation: &'static Expectation, containment: &str) -> Result<Report> {
     let mut case = Case::start(expectation, &["effect", "effect_idempotent"], containment)?;
-    let checked = case.beside_a_bystander(|client_of_case| {
+    let outcomes = case.beside_a_bystander(|client_of_case| {
         let once = client_of_case.call("effect", "k")?;
         if HEAVY.contains(&expectation.hazard) {
             // Memory is promised for one such server; two at once take twice as much.
             client_of_case.check(once, "k", &expectation.one)?;
         }
         let again = client_of_case.call("effect_idempotent", "k")?;
-        client_of_case.check(once, "k", &expectation.one)?;
-        client_of_case.check(again, "k", &expectation.idempotent)
+        Ok([
+            client_of_case.check(once, "k", &expectation.one)?,
+            client_of_case.check(again, "k", &expectation.idempotent)?,
+        ])
     });
     let report = case.finish();
-    checked?;
+    let [once, again] = outcomes?;
     let report = report?;
-    for (server, allowed) in [
-        ("effect", &expectation.executions),
-        ("effect_idempotent", &expectation.idempotent_executions),
+    for (server, outcome, allowed) in [
+        ("effect", once, &expectation.executions),
+        ("effect_idempotent", again, &expectation.idempotent_executions),
     ] {
         let ran = case.workspace.journal(server).executions("k")?;
         ensure!(allowed.contains(&ran), "{server} ran {ran} times, which should be {allowed:?}");
+        outcome.check_executions(ran).map_err(anyhow::Error::msg)?;
     }
     Ok(report)
 }
@@ -118,24 +121,29 @@ fn lonely_in(expectation: &'static Expectation, containment: &str) -> Result<Rep
 fn crowded(expectation: &'static Expectation) -> Result<Report> {
     let mut case = Case::start(expectation, &["effect"], "auto")?;
     let keys: Vec<String> = (0..MANY).map(|number| format!("k{number}")).collect();
-    let checked = case.beside_a_bystander(|client_of_case| {
-        let mut calls = Vec::new();
-        for key in &keys {
-            calls.push((key, client_of_case.call("effect", key)?));
+    let outcomes = case.beside_a_bystander(|client_of_case| {
+        let calls = client_of_case.call_at_once("effect", &keys)?;
+        let (mut outcomes, mut faults) = (Vec::new(), BTreeSet::new());
+        for (key, call) in keys.iter().zip(calls) {
+            match client_of_case.check(call, key, &expectation.many) {
+                Ok(outcome) => outcomes.push((key, outcome)),
+                Err(fault) => drop(faults.insert(format!("{fault:#}"))),
+            }
         }
-        let faults: BTreeSet<String> = calls
-            .into_iter()
-            .filter_map(|(key, call)| client_of_case.check(call, key, &expectation.many).err())
-            .map(|fault| format!("{fault:#}"))
-            .collect();
         ensure!(faults.is_empty(), "{}", Vec::from_iter(faults).join("\n  "));
-        Ok(())
+        Ok(outcomes)
     });
     let report = case.finish();
-    checked?;
+    let outcomes = outcomes?;
     let report = report?;
-    for (key, ran) in case.workspace.journal("effect").executions_by_key()? {
-        ensure!(ran == 1, "{key} ran {ran} times");
+    let successes = outcomes.iter().filter(|(_, it)| *it == CallOutcome::Success).count();
+    let allowed = &expectation.many_successes;
+    ensure!(allowed.contains(&successes), "{successes} succeeded, which should be {allowed:?}");
+    let journal = case.workspace.journal("effect").executions_by_key()?;
+    for (key, outcome) in outcomes {
+        let ran = journal.get(key).copied().unwrap_or(0);
+        ensure!(ran <= 1, "{key} ran {ran} times");
+        outcome.check_executions(ran).map_err(anyhow::Error::msg).context(key.clone())?;
     }
     Ok(report)
 }
@@ -201,26 +209,25 @@ impl Case {
     }
 
     /// Does something while the bystander is called over and over.
-    fn beside_a_bystander(
+    fn beside_a_bystander<T>(
         &mut self,
-        work: impl FnOnce(&CaseClient<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let over = AtomicBool::new(false);
+        work: impl FnOnce(&CaseClient<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let (over, until_over) = mpsc::channel::<()>();
         let (client, bystander) = (&self.client, &mut self.bystander);
         let client_of_case = CaseClient { client, own_text: self.expectation.own_text };
         let (worked, watched) = thread::scope(|scope| {
-            let watching = scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) {
+            let watching = scope.spawn(move || {
+                while until_over.recv_timeout(BYSTANDER_PACE) == Err(RecvTimeoutError::Timeout) {
                     bystander.watch(client)?;
-                    thread::sleep(BYSTANDER_PACE);
                 }
                 bystander.watch(client)
             });
             let worked = work(&client_of_case);
-            over.store(true, Ordering::Relaxed);
+            drop(over);
             (worked, watching.join().expect("the bystander's thread only returns"))
         });
-        worked.and(watched)
+        worked.and_then(|worked| watched.map(|()| worked))
     }
 
     /// Ends the gateway and checks everything that holds whatever the misbehaviour.
@@ -259,18 +266,17 @@ struct CaseClient<'a> {
 impl CaseClient<'_> {
     /// Makes a call that asks for progress, and gives its id.
     fn call(&self, server: &str, key: &str) -> Result<u64> {
-        self.client.request(
-            "tools/call",
-            &json!({
-                "name": "mcp_call",
-                "arguments": {"server": server, "tool": server, "args": {"key": key}},
-                "_meta": {"progressToken": format!("{server} {key}")},
-            }),
-        )
+        self.client.request("tools/call", &asking_for_progress(server, key))
+    }
+
+    /// Makes calls that come together, so that none of them comes too late for what the first one does.
+    fn call_at_once(&self, server: &str, keys: &[String]) -> Result<Vec<u64>> {
+        let calls: Vec<Value> = keys.iter().map(|key| asking_for_progress(server, key)).collect();
+        self.client.request_at_once("tools/call", &calls)
     }
 
     /// Waits for the answer and holds it to what is expected.
-    fn check(&self, call: u64, key: &str, expected: &ExpectedOutcome) -> Result<()> {
+    fn check(&self, call: u64, key: &str, expected: &ExpectedOutcome) -> Result<CallOutcome> {
         let answer = self.client.wait(call, hung())?;
         let outcome = CallOutcome::of(&answer.value);
         expected.check(&outcome).map_err(anyhow::Error::msg)?;
@@ -278,8 +284,16 @@ impl CaseClient<'_> {
             let own = format!("done {key}");
             ensure!(answer.text() == Some(&own), "the answer to {key} is {}", answer.value);
         }
-        Ok(())
+        Ok(outcome)
     }
+}
+
+fn asking_for_progress(server: &str, key: &str) -> Value {
+    json!({
+        "name": "mcp_call",
+        "arguments": {"server": server, "tool": server, "args": {"key": key}},
+        "_meta": {"progressToken": format!("{server} {key}")},
+    })
 }
 
 /// Runs a kind of case for every verdict, and fails with all that went wrong.

@@ -204,27 +204,18 @@ impl RecordedCall {
                 if text.as_deref() != Some(right.as_str()) {
                     return Err(format!("answered with {text:?}, which is another call's"));
                 }
-                if times == 0 { Err("answered, but it never ran".to_owned()) } else { Ok(()) }
             }
-            CallOutcome::GatewayError(error) => {
-                let may_have_run = match error.code.as_str() {
-                    "outcome_unknown" => true,
-                    "timeout" | "shutting_down" => error.whole["details"]["sent"] == true,
-                    "server_unavailable" | "circuit_open" | "overloaded" | "pool_exhausted" => {
-                        false
-                    }
-                    other => return Err(format!("an unexpected {other}: {}", error.message)),
-                };
-                if times > 0 && !may_have_run {
-                    return Err(format!("it ran, but its caller was told {outcome}"));
-                }
-                Ok(())
-            }
-            CallOutcome::Protocol { code: -32000, .. } if times == 0 => Ok(()),
+            CallOutcome::GatewayError(error) => match error.code.as_str() {
+                "outcome_unknown" | "timeout" | "shutting_down" | "server_unavailable"
+                | "circuit_open" | "overloaded" | "pool_exhausted" => {}
+                other => return Err(format!("an unexpected {other}: {}", error.message)),
+            },
+            CallOutcome::Protocol { code: -32000, .. } => {}
             CallOutcome::Protocol { .. } | CallOutcome::ToolError => {
-                Err(format!("ended with {outcome}"))
+                return Err(format!("ended with {outcome}"));
             }
         }
+        outcome.check_executions(times)
     }
 }
 
