@@ -65,7 +65,6 @@ fn every_way_out_fails_or_kills() {
             .unwrap();
         drop(ours);
         let killed = status.signal() == Some(Signal::SIGSYS as i32);
-        assert!(killed || status.code() == Some(10), "{way}: {status}");
         if way == "nothing" {
             assert_eq!(status.code(), Some(10), "a program that tries nothing is not killed");
         } else {

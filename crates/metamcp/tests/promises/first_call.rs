@@ -67,7 +67,8 @@ fn ten_thousand_callers_of_a_server_that_fails_to_start_share_one_attempt() {
     tell(format_args!("{CALLERS} callers, {starts} starts: {told:?}"));
     assert_eq!(told.len(), 1, "everyone is told the same");
     assert!(told.keys().all(|(code, _)| code == "server_unavailable"), "{told:?}");
-    // A start that broke off is tried once more, for all of them together.
+    // A start that broke off is tried once more, for all of them together. A race: the second process may be killed
+    // before it has said that it is there.
     assert!((1..=2).contains(&starts), "{starts} starts: somebody tried for himself");
     assert_eq!(workspace.journal("one").count(EventKind::Execute).unwrap(), 0);
     stop(client, &workspace);
@@ -112,7 +113,7 @@ fn what_everyone_is_told(client: &Client, ids: &[u64]) -> HashMap<(String, Strin
         let answer = client.wait(*id, PATIENCE).unwrap();
         match CallOutcome::of(&answer.value) {
             CallOutcome::GatewayError(error) => {
-                *told.entry((error.code, error.message)).or_insert(0) += 1
+                *told.entry((error.code, error.message)).or_insert(0) += 1;
             }
             other => panic!("{other}"),
         }

@@ -23,10 +23,7 @@ const GROWTH: u64 = 32 << 20;
 fn an_endless_line_costs_little_memory_and_nobody_else_anything() {
     // Ten gigabytes are announced; the gateway has to give up on the child long before.
     let outcome = under_flood("endless line", chaos_server(&["endless-line"]), "effect");
-    assert!(
-        ["outcome_unknown", "limit_exceeded"].contains(&outcome.code().unwrap_or("fine")),
-        "{outcome}"
-    );
+    assert_eq!(outcome.code(), Some("outcome_unknown"), "{outcome}");
 }
 
 #[test]
@@ -60,6 +57,7 @@ fn floods_of_progress_and_questions_cost_little_memory() {
 
 #[test]
 fn a_child_that_does_not_read_costs_little_memory() {
+    const CALLS: usize = 40;
     let mut workspace = Workspace::new().unwrap();
     let deaf = chaos_server(&["stop-reading"]).argument("--only").argument("deaf");
     workspace
@@ -69,10 +67,10 @@ fn a_child_that_does_not_read_costs_little_memory() {
     warm(&client);
     let before = peak(&client);
     let stopper = client.mcp_call("flood", "effect", &json!({"key": "deaf"})).unwrap();
-    // 64 MB for a child that takes none of it: most are refused, none is kept.
+    // More than it may cost, for a child that takes none of it: most are refused, none is kept.
     let padding = "p".repeat(1 << 20);
     let mut ids = vec![stopper];
-    for n in 0..64 {
+    for n in 0..CALLS {
         let args = json!({"key": format!("call-{n}"), "padding": padding});
         ids.push(client.mcp_call("flood", "effect", &args).unwrap());
     }
@@ -84,8 +82,8 @@ fn a_child_that_does_not_read_costs_little_memory() {
         *codes.entry(outcome.code().unwrap_or("fine").to_owned()).or_insert(0) += 1;
     }
     let growth = peak(&client) - before;
-    tell(format_args!("64 MB for a child that does not read: {codes:?}, {} more", mb(growth)));
-    // Where sending them takes longer than the first ones' timeout, it is the breaker that refuses the rest.
+    tell(format_args!("{CALLS} MB for a child that does not read: {codes:?}, {} more", mb(growth)));
+    // A race: where sending them takes longer than the first ones' timeout, it is the breaker that refuses the rest.
     let refused = ["overloaded", "circuit_open"].iter().filter_map(|code| codes.get(*code));
     assert!(refused.sum::<usize>() > 0, "something has to give");
     assert!(growth <= GROWTH, "{growth} bytes");

@@ -57,7 +57,7 @@ fn what_only_npm_finds_is_offered_as_unvetted() {
     assert!(shown.contains("@acme/okapi-mcp"), "{shown}");
     // By its name, from a shell, it says what it is before it asks.
     let planned = place.run(&["add", "young-okapi", "--dry-run"]);
-    assert!(planned.contains("UNVETTED") || planned.contains("too young"), "{planned}");
+    assert!(planned.contains("UNVETTED") && planned.contains("too young"), "{planned}");
 }
 
 /// Hostile or broken answers of npm cost a note, never the answer.

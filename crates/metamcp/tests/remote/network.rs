@@ -83,6 +83,8 @@ fn resets_are_told_for_what_they_are() {
         (200, RemoteTransport::Sse),
     ] {
         let outcomes = through(Fault::Reset(after), transport, true, 8);
+        // A race: every third connection is reset, and which one that is, a handshake's, a call's or that of a stream
+        // nobody needs, the order of their opening decides.
         let known = |code: &String| {
             ["fine", "outcome_unknown", "server_unavailable"].contains(&code.as_str())
         };
@@ -96,8 +98,8 @@ fn black_holes_and_slow_drips_end_with_their_deadline() {
     for fault in [Fault::BlackHole, Fault::SlowLoris(100)] {
         // Each batch takes as long as its deadline.
         let outcomes = through(fault, RemoteTransport::NoSessions, false, calls().min(250));
-        let known = |code: &String| ["timeout", "server_unavailable"].contains(&code.as_str());
-        assert!(outcomes.keys().all(known), "{fault:?} {outcomes:?}");
+        // Not even the handshake comes through, so nothing was sent.
+        assert_eq!(outcomes.keys().collect::<Vec<_>>(), ["server_unavailable"], "{fault:?}");
     }
 }
 
