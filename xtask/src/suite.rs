@@ -256,6 +256,7 @@ fn tests(workspace: &Workspace, extent: Extent) -> Result<StepStatus> {
     times::forget_report(&workspace.root)?;
     if run::quiet(workspace.cargo().args(["nextest", "--version"])).is_ok() {
         command.args(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]);
+        command.args(["--test-threads", &at_once()]);
         if extent == Extent::Quick {
             command.args(["--filterset", "not binary(real)"]);
         }
@@ -274,6 +275,11 @@ fn tests(workspace: &Workspace, extent: Extent) -> Result<StepStatus> {
         };
     }
     Ok(run::loud(&mut command)?.into())
+}
+
+/// Two tests for each core: most of the long ones wait for processes and deadlines rather than work.
+fn at_once() -> String {
+    (2 * std::thread::available_parallelism().map_or(1, usize::from)).to_string()
 }
 
 /// The times of a run of the tests, if there was one: by nextest's report, which a failed run leaves too, or by libtest's words.
@@ -313,8 +319,10 @@ fn examples(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
     if configs.is_empty() {
         bail!("examples/ holds no config");
     }
-    // With the features that all of the workspace needs together, as the tests built it; alone it would be built again.
-    run::quiet(workspace.cargo().args(["build", "--workspace", "--locked", "--bin", "metamcp"]))?;
+    // As the tests built it, which bring features of their own; alone it would be built again, and most below it. Any
+    // test of the program builds it.
+    let build = ["test", "--workspace", "--locked", "--no-run", "--test", "config"];
+    run::quiet(workspace.cargo().args(build))?;
     let program = workspace.target.join("debug/metamcp");
     for config in &configs {
         run::quiet(Command::new(&program).args(["config", "check", "--config"]).arg(config))?;

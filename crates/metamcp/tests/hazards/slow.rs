@@ -40,11 +40,11 @@ fn progress_gives_a_call_its_time_again() {
     let gateway = Gateway::start(workspace);
     let params = json!({
         "name": "mcp_call",
-        "arguments": {"server": "a", "tool": "progress", "args": {"count": 10, "ms": 600}},
+        "arguments": {"server": "a", "tool": "progress", "args": {"count": 5, "ms": 700}},
         "_meta": {"progressToken": 1},
     });
     let answer = gateway.ask("tools/call", &params, HUNG).unwrap();
-    assert_eq!(answer.text(), Some("10 steps"), "{}", answer.value);
+    assert_eq!(answer.text(), Some("5 steps"), "{}", answer.value);
     gateway.end();
 }
 

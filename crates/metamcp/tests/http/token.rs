@@ -55,6 +55,8 @@ fn without_the_token_nothing_is_done_on_any_road() {
         assert_eq!(session.text(1, "echo", &json!({"text": "mine"})), "mine");
 
         let steal = call(2, "effect", &json!({"key": "stolen"}));
+        let text = steal.to_string();
+        let chunk = format!("{:x}\r\n{text}\r\n0\r\n\r\n", text.len());
         let mut tried = vec![
             hello(),
             session.request(Request::post(&steal)),
@@ -63,7 +65,9 @@ fn without_the_token_nothing_is_done_on_any_road() {
             stateless(),
             // The library's road, and one whose body says nothing of its length.
             session.request(Request::post(&steal)).with("TE", "trailers"),
-            session.request(Request::post(&steal).body("")).with("Transfer-Encoding", "chunked"),
+            session
+                .request(Request::post(&steal).body(&chunk))
+                .with("Transfer-Encoding", "chunked"),
         ];
         for target in ["/mcp/direct", "/mcp/full"] {
             tried.push(at(target, hello()));

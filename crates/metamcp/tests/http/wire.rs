@@ -85,7 +85,7 @@ impl Request {
         for (name, value) in self.headers.iter().filter(is_sent) {
             text.push_str(&format!("{name}: {value}\r\n"));
         }
-        if !self.body.is_empty() {
+        if !self.body.is_empty() && !is_said("transfer-encoding") {
             text.push_str(&format!("Content-Length: {}\r\n", self.body.len()));
         }
         text.push_str("\r\n");

@@ -11,15 +11,15 @@ use crate::world::{PATIENCE, call, size, start, stop, tell};
 const THRESHOLD: usize = 5;
 
 /// Long enough to see that nothing happens in it, even if the machine stands still for a moment.
-const COOLDOWN: Duration = Duration::from_secs(5);
+const COOLDOWN: Duration = Duration::from_secs(3);
 
 /// How long the server has to answer: longer than the trying call takes on a busy machine.
-const TIMEOUT: u64 = 5_000;
+const TIMEOUT: u64 = 3_000;
 
 #[test]
 fn timeouts_open_it_one_call_tries_and_success_closes_it() {
     // Slow to start, so that the call that tries is under way for as long as the others keep coming.
-    let workspace = workspace(&["hang-after-effect", "answer-initialize-late=3000"]);
+    let workspace = workspace(&["hang-after-effect", "answer-initialize-late=1000"]);
     let client = start(&workspace);
     assert_eq!(effect(&client, "good-0"), CallOutcome::Success);
     open_by_timeouts(&client, &workspace, "bad");
@@ -31,7 +31,7 @@ fn timeouts_open_it_one_call_tries_and_success_closes_it() {
     let mut ids = Vec::new();
     let mut try_once = || {
         let key = format!("try-{}", ids.len());
-        ids.push(client.mcp_call("one", "slow", &json!({"ms": 4_000, "key": key})).unwrap());
+        ids.push(client.mcp_call("one", "slow", &json!({"ms": 1_500, "key": key})).unwrap());
     };
     let tried = eventually(PATIENCE, || {
         try_once();
