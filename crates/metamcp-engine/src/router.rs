@@ -12,6 +12,7 @@ mod handshake;
 mod inbound;
 mod input_required;
 mod message;
+mod publish;
 mod relay;
 mod server_capabilities;
 mod servers;
@@ -29,7 +30,6 @@ use metamcp_calls::lifecycle::State as Stand;
 use metamcp_calls::notify::Pace;
 use metamcp_calls::pool::{ConnId, ServerId};
 use metamcp_calls::replay::Delivery;
-use metamcp_calls::state_change::StateChange;
 use metamcp_types::moment::Moment;
 use metamcp_types::secret::redact;
 use metamcp_types::slab::Key;
@@ -44,7 +44,7 @@ use crate::catalog::Catalog;
 use crate::change_counter::ChangeCounter;
 use crate::change_notifier::ChangeNotifier;
 use crate::clock::Clock;
-use crate::observe::{CallRecord, Event, Interest, Observer, Payload, Verdict};
+use crate::observe::{CallRecord, Observer};
 use crate::task;
 use crate::upstream::Connection;
 use crate::upstream::launch::Launcher;
@@ -511,69 +511,6 @@ impl Router {
         if !later.is_empty() {
             self.carry_out_later(later);
         }
-    }
-
-    /// Delivers the one response to a call, after its record.
-    fn answer(&self, mut pending: Pending, outcome: CallOutcome, now: Moment) {
-        if let Some(call_progress) = pending.request.call_progress.take() {
-            call_progress.end(!matches!(outcome, CallOutcome::Cancelled));
-        }
-        let verdict = match &outcome {
-            CallOutcome::Result(result) => Verdict::of_result(result),
-            CallOutcome::Failed(error) => error.verdict(),
-            CallOutcome::Cancelled => Verdict::Cancelled,
-        };
-        let (result, cause) = match &outcome {
-            CallOutcome::Result(result) => (Some(result), None),
-            CallOutcome::Failed(error) => (None, error.cause()),
-            CallOutcome::Cancelled => (None, None),
-        };
-        pending.record.cause = cause.cloned();
-        self.publish(&mut pending, verdict, result, now);
-        let outcome = match pending.request.result_mapper.take() {
-            // A caller that cancelled gets no response.
-            Some(result_mapper) if !matches!(outcome, CallOutcome::Cancelled) => {
-                (result_mapper.0)(outcome)
-            }
-            _ => outcome,
-        };
-        pending.caller.responder.respond(&pending.caller.tag, outcome);
-    }
-
-    /// Completes the record of a call that ended, and publishes it.
-    fn publish(
-        &self,
-        pending: &mut Pending,
-        verdict: Verdict,
-        result: Option<&Bytes>,
-        now: Moment,
-    ) {
-        let record = &mut pending.record;
-        record.ended = now;
-        record.verdict = verdict;
-        record.bytes_out = result.map_or(0, Bytes::len);
-        let arguments = pending.request.arguments.as_ref();
-        self.observer.publish(&Event::Call(&pending.record, Payload { arguments, result }));
-    }
-
-    /// What the dispatch changed, as far as anybody wants to know. Allocates only if there is something to tell.
-    fn changes_to_publish(&self, state: &mut State) -> Vec<StateChange> {
-        let activity = self.observer.wants(Interest::ACTIVITY);
-        let changes = state.dispatch.take_changes();
-        changes.filter(|change| activity || !change.is_activity()).collect()
-    }
-
-    /// Publishes what the dispatch changed.
-    fn publish_changes(&self, changes: &[StateChange]) {
-        for change in changes {
-            let server = self.name_of(change.server());
-            self.observer.publish(&Event::State { server: &server, change });
-        }
-    }
-
-    fn name_of(&self, server: ServerId) -> Arc<str> {
-        let servers = self.servers.read();
-        servers.at(server).map_or_else(|| Arc::from("?"), |entry| Arc::clone(&entry.name))
     }
 
     fn carry_out_later(&self, effects: Effects<Pending>) {

@@ -1,6 +1,6 @@
 //! The order of rooms inside the engine, which is one crate, so the compiler does not keep it.
 //!
-//! ARCHITECTURE.md has a block ```rooms with one line per floor, from the top down. A room imports rooms of lower
+//! ARCHITECTURE.md has a block ```rooms with the floors from the top down, each on a line of its own or behind a `>`. A room imports rooms of lower
 //! floors, and rooms that share its own line. A room is a top-level module; tests may import what they like.
 
 use std::collections::HashSet;
@@ -56,15 +56,20 @@ pub(super) fn rooms(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+fn of_floor(text: &str) -> Vec<String> {
+    text.split(',').map(str::trim).filter(|room| !room.is_empty()).map(str::to_owned).collect()
+}
+
 impl Floors {
     fn find(tree: &Tree) -> Option<Floors> {
         let floors = fenced(tree, FENCE)?
             .into_iter()
-            .map(|(line, text)| {
-                let text = text.split('#').next().unwrap_or_default();
-                let rooms = text.split(',').map(str::trim).filter(|room| !room.is_empty());
-                (line, rooms.map(str::to_owned).collect())
+            .flat_map(|(line, text)| {
+                let text = text.split('#').next().unwrap_or_default().to_owned();
+                let floors: Vec<_> = text.split('>').map(|floor| (line, of_floor(floor))).collect();
+                floors
             })
+            .filter(|(_, rooms): &(usize, Vec<String>)| !rooms.is_empty())
             .collect();
         Some(Floors(floors))
     }

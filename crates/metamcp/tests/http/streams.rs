@@ -38,6 +38,9 @@ fn progress_comes_before_the_answer_on_the_stream_of_its_request() {
     let messages: Vec<_> = events.iter().map(Event::json).collect();
     let (answer, progress) = messages.split_last().unwrap();
     assert_eq!(answer["id"], 3);
+    // Where the call is slow to start, the gateway reports that it has.
+    let is_servers = |message: &&serde_json::Value| message["params"]["progress"] != 0;
+    let progress: Vec<_> = progress.iter().filter(is_servers).collect();
     assert_eq!(progress.len(), 5);
     for (at, message) in progress.iter().enumerate() {
         assert_eq!(message["params"]["progress"], at + 1);

@@ -1,6 +1,6 @@
 use super::*;
 
-const PAGE_TEXT: &str = "# Map\n\n```rooms\ntop\nleft, right   # side by side\nbottom\n```\n";
+const PAGE_TEXT: &str = "# Map\n\n```rooms\ntop\nleft, right > bottom   # side by side\n```\n";
 
 fn found(files: &[(&str, &str)]) -> Vec<String> {
     let mut all = vec![(PAGE, PAGE_TEXT)];

@@ -1,0 +1,77 @@
+//! The end of a call: its record is completed and published, then its one response delivered. And the changes that the
+//! dispatch reports, for whoever observes them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use metamcp_calls::pool::ServerId;
+use metamcp_calls::state_change::StateChange;
+use metamcp_types::moment::Moment;
+
+use super::{CallOutcome, Pending, Router, State};
+use crate::observe::{Event, Interest, Payload, Verdict};
+
+impl Router {
+    /// Delivers the one response to a call, after its record.
+    pub(super) fn answer(&self, mut pending: Pending, outcome: CallOutcome, now: Moment) {
+        if let Some(call_progress) = pending.request.call_progress.take() {
+            call_progress.end(!matches!(outcome, CallOutcome::Cancelled));
+        }
+        let verdict = match &outcome {
+            CallOutcome::Result(result) => Verdict::of_result(result),
+            CallOutcome::Failed(error) => error.verdict(),
+            CallOutcome::Cancelled => Verdict::Cancelled,
+        };
+        let (result, cause) = match &outcome {
+            CallOutcome::Result(result) => (Some(result), None),
+            CallOutcome::Failed(error) => (None, error.cause()),
+            CallOutcome::Cancelled => (None, None),
+        };
+        pending.record.cause = cause.cloned();
+        self.publish(&mut pending, verdict, result, now);
+        let outcome = match pending.request.result_mapper.take() {
+            // A caller that cancelled gets no response.
+            Some(result_mapper) if !matches!(outcome, CallOutcome::Cancelled) => {
+                (result_mapper.0)(outcome)
+            }
+            _ => outcome,
+        };
+        pending.caller.responder.respond(&pending.caller.tag, outcome);
+    }
+
+    /// Completes the record of a call that ended, and publishes it.
+    pub(super) fn publish(
+        &self,
+        pending: &mut Pending,
+        verdict: Verdict,
+        result: Option<&Bytes>,
+        now: Moment,
+    ) {
+        let record = &mut pending.record;
+        record.ended = now;
+        record.verdict = verdict;
+        record.bytes_out = result.map_or(0, Bytes::len);
+        let arguments = pending.request.arguments.as_ref();
+        self.observer.publish(&Event::Call(&pending.record, Payload { arguments, result }));
+    }
+
+    /// What the dispatch changed, as far as anybody wants to know. Allocates only if there is something to tell.
+    pub(super) fn changes_to_publish(&self, state: &mut State) -> Vec<StateChange> {
+        let activity = self.observer.wants(Interest::ACTIVITY);
+        let changes = state.dispatch.take_changes();
+        changes.filter(|change| activity || !change.is_activity()).collect()
+    }
+
+    /// Publishes what the dispatch changed.
+    pub(super) fn publish_changes(&self, changes: &[StateChange]) {
+        for change in changes {
+            let server = self.name_of(change.server());
+            self.observer.publish(&Event::State { server: &server, change });
+        }
+    }
+
+    pub(super) fn name_of(&self, server: ServerId) -> Arc<str> {
+        let servers = self.servers.read();
+        servers.at(server).map_or_else(|| Arc::from("?"), |entry| Arc::clone(&entry.name))
+    }
+}
