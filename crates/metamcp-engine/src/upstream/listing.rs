@@ -23,6 +23,9 @@ const SHORT_PAGE: usize = 4 * 1024;
 /// How long one that announces no tools may take to say so once more: it may be silent to what it does not know.
 const UNANNOUNCED: Duration = Duration::from_secs(5);
 
+/// What is said of a list that reading broke on.
+const UNREADABLE: &str = "listed tools that cannot be read";
+
 /// The code of JSON-RPC for a method that is not there.
 const NO_SUCH_METHOD: i64 = -32601;
 
@@ -102,12 +105,18 @@ pub async fn read(
         (listing, next) = take_in(listing, page, secrets).await?;
         match next.map_err(|defect| format!("answered tools/list with nonsense: {defect}"))? {
             Next::Done => {
-                let tools = listing.finish(title, version);
-                let tools = if connection.over_http && connection.is_stateless() {
-                    tools.filtered(|tool| fits_into_headers(tool, &connection.name))
-                } else {
-                    tools
-                };
+                let (title, version) = (title.map(str::to_owned), version.map(str::to_owned));
+                let must_fit = connection.over_http && connection.is_stateless();
+                let name = connection.name.clone();
+                let finished = compute::run(move || {
+                    let tools = listing.finish(title.as_deref(), version.as_deref());
+                    if must_fit {
+                        tools.filtered(|tool| fits_into_headers(tool, &name))
+                    } else {
+                        tools
+                    }
+                });
+                let tools = finished.await.map_err(|_| UNREADABLE.to_owned())?;
                 for skipped in &tools.skipped {
                     let message = format!("server {:?} lists more: {skipped}", connection.name);
                     telemetry::log(LogLevel::Warn, &message);
@@ -159,5 +168,5 @@ async fn take_in(
         return Ok(read());
     }
     let reading = compute::run(read).await;
-    reading.map_err(|_| "listed tools that cannot be read".to_owned())
+    reading.map_err(|_| UNREADABLE.to_owned())
 }
