@@ -21,6 +21,9 @@ const SHORT_PAGE: usize = 4 * 1024;
 /// How long one that announces no tools may take to say so once more: it may be silent to what it does not know.
 const UNANNOUNCED: Duration = Duration::from_secs(5);
 
+/// What is said of a list that reading broke on.
+const UNREADABLE: &str = "listed tools that cannot be read";
+
 /// The code of JSON-RPC for a method that is not there.
 const NO_SUCH_METHOD: i64 = -32601;
 
@@ -100,16 +103,21 @@ pub async fn read(
         (listing, next) = take_in(listing, page, secrets).await?;
         match next.map_err(|defect| format!("answered tools/list with nonsense: {defect}"))? {
             Next::Done => {
-                let tools = listing.finish(title, version);
-                let in_headers = connection.transport.repeats_arguments_in_headers();
-                let tools = if in_headers && connection.is_stateless() {
-                    tools.filtered(|tool| fits_into_headers(tool, &connection.name))
-                } else {
-                    tools
-                };
+                let (title, version) = (title.map(str::to_owned), version.map(str::to_owned));
+                let must_fit = connection.transport.repeats_arguments_in_headers()
+                    && connection.is_stateless();
+                let name = connection.name.clone();
+                let finished = compute::run(move || {
+                    let tools = listing.finish(title.as_deref(), version.as_deref());
+                    if must_fit {
+                        tools.filtered(|tool| fits_into_headers(tool, &name))
+                    } else {
+                        tools
+                    }
+                });
+                let tools = finished.await.map_err(|_| UNREADABLE.to_owned())?;
                 for skipped in &tools.skipped {
-                    let message = format!("server {:?} lists more: {skipped}", connection.name);
-                    tracing::warn!("{message}");
+                    tracing::warn!("server {:?} lists more: {skipped}", connection.name);
                 }
                 return Ok(Arc::new(tools));
             }
@@ -131,8 +139,7 @@ fn fits_into_headers(tool: &Tool, server: &str) -> bool {
     match schema.map(|schema| headers::mirrors(&schema)) {
         Some(Err(why)) => {
             let name = text::clean_line(&tool.name, 100);
-            let message = format!("the tool {name:?} of server {server:?} is left out: {why}");
-            tracing::warn!("{message}");
+            tracing::warn!("the tool {name:?} of server {server:?} is skipped: {why}");
             false
         }
         _ => true,
@@ -158,5 +165,5 @@ async fn take_in(
         return Ok(read());
     }
     let reading = compute::run(read).await;
-    reading.map_err(|_| "listed tools that cannot be read".to_owned())
+    reading.map_err(|_| UNREADABLE.to_owned())
 }

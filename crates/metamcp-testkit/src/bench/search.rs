@@ -26,6 +26,8 @@ const QUERIES: [&str; 4] = [
 struct Latency {
     p50: f64,
     p99: f64,
+    /// Searches answered in a second meanwhile.
+    searches: f64,
 }
 
 /// The whole measurement, on one gateway whose servers all run.
@@ -42,7 +44,11 @@ pub(super) fn run(route: &mut Route, load: &Load) -> Result<Value> {
     let call = tail(load, "echo", &echo, 0);
     let mut searches = Searches { sent: 0, answered: 0 };
     let best = |best: Option<Latency>, new: Latency| match best {
-        Some(best) => Some(Latency { p50: best.p50.min(new.p50), p99: best.p99.min(new.p99) }),
+        Some(best) => Some(Latency {
+            p50: best.p50.min(new.p50),
+            p99: best.p99.min(new.p99),
+            searches: best.searches.max(new.searches),
+        }),
         None => Some(new),
     };
     let (mut quiet, mut storm) = (None, None);
@@ -58,6 +64,7 @@ pub(super) fn run(route: &mut Route, load: &Load) -> Result<Value> {
         "quiet_p99_us": quiet.p99,
         "storm_p50_us": storm.p50,
         "storm_p99_us": storm.p99,
+        "searches_per_s_beside": storm.searches,
         "searches_per_s_alone": alone,
         "searches_per_s_together": together,
     }))
@@ -112,6 +119,7 @@ fn calls(
     at_once: usize,
 ) -> Result<Latency> {
     let mut times = Vec::with_capacity(calls);
+    let (began, before) = (Instant::now(), searches.answered);
     while searches.in_flight() < at_once {
         searches.send(route)?;
     }
@@ -132,9 +140,10 @@ fn calls(
         let taken = taken.unwrap_or_default();
         times.push(u64::try_from(taken.as_nanos())?);
     }
+    let rate = (searches.answered - before) as f64 / began.elapsed().as_secs_f64();
     searches.end(route)?;
     times.sort_unstable();
-    Ok(Latency { p50: percentile(&times, 50), p99: percentile(&times, 99) })
+    Ok(Latency { p50: percentile(&times, 50), p99: percentile(&times, 99), searches: rate })
 }
 
 /// How many searches are answered in a second, with so many under way.
