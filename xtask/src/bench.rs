@@ -3,6 +3,7 @@
 //! In: release builds of the binary and the testkit's programs.  Out: a table on stdout and in docs/.
 //! Tests: below; the measuring itself is in `metamcp-testkit/src/bench.rs`.
 
+mod against;
 mod http;
 mod remote;
 mod search;
@@ -94,12 +95,16 @@ const SECTIONS: &[(&str, Section)] = &[
 pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     let mut rounds = ROUNDS;
     let mut only: Vec<&str> = Vec::new();
+    let mut other = None;
     let mut given = options.iter();
     while let Some(option) = given.next() {
         match option.as_str() {
             "--quick" => rounds = QUICK_ROUNDS,
             "--only" => only
                 .push(given.next().context("--only needs part of a row's name, or a section's")?),
+            "--against" => {
+                other = Some(PathBuf::from(given.next().context("--against needs a binary")?));
+            }
             other => bail!("bench does not know {other:?}"),
         }
     }
@@ -121,10 +126,15 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     let folder = workspace.target.join("bench");
     std::fs::create_dir_all(&folder)?;
     let mut page = String::new();
+    let is_wanted = |row: &&Row| only.is_empty() || only.iter().any(|part| row.name.contains(part));
+    if let Some(other) = other {
+        let rows: Vec<&Row> = ROWS.iter().filter(is_wanted).collect();
+        against::rows(&programs, &other, &folder, &rows, &mut page)?;
+        io::stdout().write_all(page.as_bytes())?;
+        return Ok(());
+    }
     head(&mut page);
-    for row in
-        ROWS.iter().filter(|row| only.is_empty() || only.iter().any(|part| row.name.contains(part)))
-    {
+    for row in ROWS.iter().filter(is_wanted) {
         // Progress is for people; a closed stderr is no reason to stop measuring.
         drop(writeln!(io::stderr(), "bench: {}", row.name));
         let routes = measure(&programs, &folder, row, rounds)?;
