@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn a_line_is_one_line_without_control_characters() {
         let lines = logged(LogLevel::Warn, || tracing::warn!("{}", "a\x1b[31mb\nc"));
-        assert_eq!(lines, ["metamcp warn: ab c\n"]);
+        assert_eq!(lines, ["metamcp warn: a\\x1b[31mb c\n"]);
     }
 
     #[test]
