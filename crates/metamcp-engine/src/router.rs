@@ -68,8 +68,8 @@ const SHED_WITHIN: Duration = Duration::from_secs(5);
 /// A request to a server: a tool call, or any other request of a client.
 #[derive(Debug)]
 pub struct UpstreamRequest {
-    /// The server's name.
     pub server: ServerId,
+    pub server_name: Arc<str>,
     /// The tool's name; for another request, its subject.
     pub tool: Arc<str>,
     /// Its arguments: a JSON object, as written by the caller.
@@ -284,10 +284,11 @@ impl Router {
             *arguments = Bytes::copy_from_slice(arguments);
         }
         let now = self.clock.now();
-        let names = (self.name_of(request.server), Arc::clone(&request.tool));
+        let names = (Arc::clone(&request.server_name), Arc::clone(&request.tool));
         let (identity, origin) = (caller.client.identity(), caller.origin);
         let (method, body) = (request.method(), request.body());
-        let record = CallRecord::arriving(identity, origin, names, method, body, caller.arrived);
+        let arrived = caller.arrived.unwrap_or(now);
+        let record = CallRecord::arriving(identity, origin, names, method, body, arrived);
         let pending = Pending {
             request,
             caller,

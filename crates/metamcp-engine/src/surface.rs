@@ -251,9 +251,9 @@ impl View {
     }
 
     /// A `tools/call` of a client.
-    pub fn call(&self, params: Option<&[u8]>, line: &Bytes, caller: &Caller) -> Step {
+    pub fn call(&self, params: Option<&[u8]>, line: &Bytes, caller: Caller) -> Step {
         if self.is_direct() {
-            return self.direct_call(params, caller);
+            return self.direct_call(params, &caller);
         }
         let invalid = |message: String| Step::Now(Finished::invalid(message));
         let Some(params) = params else {
@@ -278,11 +278,11 @@ impl View {
         }
         match &*name {
             "mcp_call" => self.mcp_call(arguments, meta, line, caller),
-            "mcp_discover" => self.mcp_discover(arguments, caller),
-            "mcp_execute" => self.mcp_execute(arguments, meta, caller),
-            "mcp_provision" => self.mcp_provision(arguments, caller),
+            "mcp_discover" => self.mcp_discover(arguments, &caller),
+            "mcp_execute" => self.mcp_execute(arguments, meta, &caller),
+            "mcp_provision" => self.mcp_provision(arguments, &caller),
             name if full_surface::NAMES.contains(&name) => {
-                self.full(name, arguments, meta, line, caller)
+                self.full(name, arguments, meta, line, &caller)
             }
             unknown => {
                 let names = COMPACT.iter().chain(&full_surface::NAMES).copied();
@@ -359,13 +359,13 @@ impl Surface {
     fn refused(&self, caller: &Caller, (server, tool): (&str, &str), error: &ErrorObject) {
         let observer = &self.router.observer;
         if observer.wants(Interest::CALLS) {
-            let identity = caller.client.identity();
+            let (identity, now) = (caller.client.identity(), self.router.clock.now());
             let name = |name: &str| Arc::from(&*text::clean_line(name, MAX_NAME));
             let names = (name(server), name(tool));
-            let (origin, arrived) = (caller.origin, caller.arrived);
+            let (origin, arrived) = (caller.origin, caller.arrived.unwrap_or(now));
             let mut record =
                 CallRecord::arriving(identity, origin, names, "tools/call", None, arrived);
-            record.ended = self.router.clock.now();
+            record.ended = now;
             record.verdict = Verdict::Refused(error.code().word());
             observer.publish(&Event::Call(&record, Payload::default()));
         }

@@ -62,8 +62,8 @@ pub struct Caller {
     /// The id of the client's own request, because of which the call is made.
     pub request: Bytes,
     pub origin: Origin,
-    /// When it was asked for: it may wait for a list of tools before the router sees it.
-    pub arrived: Moment,
+    /// When it was made, if it had to wait for a list of tools before the router sees it.
+    pub arrived: Option<Moment>,
 }
 
 impl Caller {

@@ -159,6 +159,7 @@ mod tests {
     fn written(method: &'static str, params: Option<&[u8]>) -> String {
         let request = UpstreamRequest {
             server: metamcp_calls::pool::ServerId(0),
+            server_name: "s".into(),
             tool: "x".into(),
             arguments: None,
             meta: None,

@@ -166,9 +166,9 @@ impl Session {
     /// The session as the caller of the client's request with this id.
     pub(super) fn caller(&self, id: &Bytes) -> Caller {
         let origin = if self.view.is_direct() { Origin::Direct } else { Origin::McpCall };
-        let (responder, client) = (self.responder(), self.client());
-        let arrived = self.view.surface.router.clock.now();
-        Caller { responder, tag: id.clone(), client, request: id.clone(), origin, arrived }
+        let responder = self.me();
+        let client = Arc::clone(&responder) as Arc<dyn Client>;
+        Caller { responder, tag: id.clone(), client, request: id.clone(), origin, arrived: None }
     }
 
     fn responder(&self) -> Arc<dyn Responder> {
@@ -351,7 +351,7 @@ impl Session {
         }
         match method {
             "tools/call" => {
-                let step = self.view.call(params, line, &self.caller(&id));
+                let step = self.view.call(params, line, self.caller(&id));
                 self.go_on(id, step);
             }
             "ping" => self.result(&id, b"{}"),

@@ -17,8 +17,8 @@ use metamcp_wire::{object, write};
 use serde_json::Value;
 
 use super::reply::{Code, ErrorObject, from_verdict};
-use super::{Finished, Step, Surface, View, result_store};
-use crate::catalog::Known;
+use super::{Finished, Step, View, result_store};
+use crate::catalog::{Known, Snapshot};
 use crate::clock::unix_millis;
 use crate::router::{CallProgress, Caller, Entry, ResultMapper, UpstreamRequest};
 
@@ -95,16 +95,16 @@ impl View {
         arguments: Option<&[u8]>,
         meta: Option<&[u8]>,
         line: &Bytes,
-        caller: &Caller,
+        caller: Caller,
     ) -> Step {
-        if let Some(step) = arguments.and_then(|raw| self.virtual_server_call(raw, caller)) {
+        if let Some(step) = arguments.and_then(|raw| self.virtual_server_call(raw, &caller)) {
             return step;
         }
         let raw_call = match decode(arguments, meta) {
             Ok(raw_call) => raw_call,
             Err(finished) => return Step::Now(finished),
         };
-        let mut call_request = match self.resolve_call(raw_call, line, caller) {
+        let mut call_request = match self.resolve_call(raw_call, line, &caller) {
             Ok(call_request) => call_request,
             Err(Rejected::Invalid(message)) => return Step::Now(Finished::invalid(message)),
             Err(Rejected::Refused(refused)) => return Step::Now(Finished::Refused(refused)),
@@ -116,7 +116,7 @@ impl View {
             }
         };
         call_request.result_mapper = self.result_shortener();
-        self.report_progress(&mut call_request, caller);
+        self.report_progress(&mut call_request, &caller);
         match self.begin(call_request, caller) {
             Dispatched::Sent => Step::Dispatched,
             Dispatched::Refused(refused) => Step::Now(Finished::Refused(refused)),
@@ -140,46 +140,11 @@ impl View {
     }
 
     /// Makes a call, or says why not.
-    pub(super) fn begin(&self, call_request: CallRequest, caller: &Caller) -> Dispatched {
-        let call_progress = call_request.call_progress.clone();
-        let (server, tool) = (Arc::clone(&call_request.entry.name), Arc::clone(&call_request.tool));
-        // What is refused has neither an end nor a record in the router.
-        let refused = move |surface: &Surface, caller: &Caller, error: &ErrorObject| {
-            surface.refused(caller, (&server, &tool), error);
-            if let Some(call_progress) = call_progress {
-                call_progress.end(true);
-            }
-        };
-        match self.dispatch(call_request, caller) {
-            Dispatched::Sent => Dispatched::Sent,
-            Dispatched::Refused(error) => {
-                refused(&self.surface, caller, &error);
-                Dispatched::Refused(error)
-            }
-            Dispatched::Later(later) => {
-                let (surface, caller) = (Arc::clone(&self.surface), caller.clone());
-                Dispatched::Later(Box::pin(async move {
-                    let dispatched = later.await;
-                    if let Err(error) = &dispatched {
-                        refused(&surface, &caller, error);
-                    }
-                    dispatched
-                }))
-            }
-        }
-    }
-
-    fn dispatch(&self, call_request: CallRequest, caller: &Caller) -> Dispatched {
+    pub(super) fn begin(&self, call_request: CallRequest, mut caller: Caller) -> Dispatched {
         if let Err(refused) = permitted(&call_request) {
-            return Dispatched::Refused(refused);
+            return self.refuse(&call_request, &caller, refused);
         }
-        // That the tool is one of this view was seen before, so its part of the catalog need not be made for it.
-        let whole = self.surface.catalog.snapshot();
-        let has = |known: &&Known| known.tool(&call_request.tool).is_some();
-        let snapshot = match whole.known(call_request.entry.id).filter(has) {
-            Some(_) => whole,
-            None => self.snapshot(),
-        };
+        let snapshot = self.snapshot_for(&call_request);
         let known = snapshot.known(call_request.entry.id);
         match self.validate(&call_request, known) {
             Validation::Valid { harmless } => {
@@ -192,15 +157,50 @@ impl View {
                 if known.is_some_and(|known| settles(known, &refused))
                     || unambiguous(&call_request).is_err() =>
             {
-                Dispatched::Refused(refused)
+                self.refuse(&call_request, &caller, refused)
             }
             _ => {
-                let (view, caller) = (self.clone(), caller.clone());
-                Dispatched::Later(Box::pin(
-                    async move { view.look_again(call_request, &caller).await },
-                ))
+                let view = self.clone();
+                caller.arrived.get_or_insert(self.surface.router.clock.now());
+                Dispatched::Later(Box::pin(async move {
+                    let call_progress = call_request.call_progress.clone();
+                    let server = Arc::clone(&call_request.entry.name);
+                    let tool = Arc::clone(&call_request.tool);
+                    let dispatched = view.look_again(call_request, &caller).await;
+                    if let Err(error) = &dispatched {
+                        view.surface.refused(&caller, (&server, &tool), error);
+                        call_progress.iter().for_each(|call_progress| call_progress.end(true));
+                    }
+                    dispatched
+                }))
             }
         }
+    }
+
+    /// What is refused here has neither a record nor an end of its progress in the router.
+    fn refuse(
+        &self,
+        call_request: &CallRequest,
+        caller: &Caller,
+        error: Box<ErrorObject>,
+    ) -> Dispatched {
+        let names = (&*call_request.entry.name, &*call_request.tool);
+        self.surface.refused(caller, names, &error);
+        if let Some(call_progress) = &call_request.call_progress {
+            call_progress.end(true);
+        }
+        Dispatched::Refused(error)
+    }
+
+    /// The catalog to validate against. That the tool is one of this view was seen before, so its part of the catalog
+    /// need not be made for it.
+    fn snapshot_for(&self, call_request: &CallRequest) -> Arc<Snapshot> {
+        let whole = self.surface.catalog.snapshot();
+        let has = |known: &Known| known.tool(&call_request.tool).is_some();
+        if self.scope.is_none() || whole.known(call_request.entry.id).is_some_and(has) {
+            return whole;
+        }
+        self.snapshot()
     }
 
     /// The list is missing, or old enough that it may be wrong about this call: it is read from the server first.
@@ -214,7 +214,7 @@ impl View {
         let known = snapshot.known(call_request.entry.id);
         match self.validate(&call_request, known) {
             Validation::Valid { harmless } => {
-                self.go(call_request, harmless, caller);
+                self.go(call_request, harmless, caller.clone());
                 return Ok(());
             }
             Validation::Invalid(refused) if known.is_some_and(|known| settles(known, &refused)) => {
@@ -230,11 +230,11 @@ impl View {
         }
         let snapshot = self.snapshot();
         match self.validate(&call_request, snapshot.known(call_request.entry.id)) {
-            Validation::Valid { harmless } => self.go(call_request, harmless, caller),
+            Validation::Valid { harmless } => self.go(call_request, harmless, caller.clone()),
             // A server that cannot list its tools may still have this one; it knows best.
             Validation::Unknown => {
                 unambiguous(&call_request).map_err(|refused| *refused)?;
-                self.go(call_request, false, caller);
+                self.go(call_request, false, caller.clone());
             }
             Validation::Invalid(refused) if refused.code() == Code::ValidationInput => {
                 return Err(refused.hint(ASKED_FIRST));
@@ -350,12 +350,13 @@ impl View {
         Validation::Valid { harmless }
     }
 
-    fn go(&self, call_request: CallRequest, harmless: bool, caller: &Caller) {
+    fn go(&self, call_request: CallRequest, harmless: bool, caller: Caller) {
         let CallRequest { entry, tool, arguments, meta, progress, call_progress, result_mapper } =
             call_request;
         let input = caller.responder.input();
         let request = UpstreamRequest {
             server: entry.id,
+            server_name: entry.name,
             tool,
             arguments,
             meta,
@@ -366,7 +367,7 @@ impl View {
             verbatim: None,
             result_mapper,
         };
-        self.surface.router.call(request, caller.clone());
+        self.surface.router.call(request, caller);
     }
 
     /// The call that is asked for. `line` holds the arguments.
@@ -376,47 +377,45 @@ impl View {
         line: &Bytes,
         caller: &Caller,
     ) -> Result<CallRequest, Rejected> {
-        let (server, tool) = (raw_call.server.clone(), raw_call.tool.clone());
-        let resolved = self.resolve(raw_call, line);
+        let resolved = self.resolve(&raw_call, line);
         if let Err(Rejected::Refused(error)) = &resolved {
-            let written = match &server {
+            let RawCall { server, tool, .. } = &raw_call;
+            let written = match server {
                 Some(server) => (server.as_str(), tool.as_str()),
-                None => split_id(&tool).unwrap_or(("", &tool)),
+                None => split_id(tool).unwrap_or(("", tool)),
             };
             self.surface.refused(caller, written, error);
         }
         resolved
     }
 
-    fn resolve(&self, raw_call: RawCall<'_>, line: &Bytes) -> Result<CallRequest, Rejected> {
-        let RawCall { by, server, tool, args, meta } = raw_call;
+    fn resolve(&self, raw_call: &RawCall<'_>, line: &Bytes) -> Result<CallRequest, Rejected> {
+        let &RawCall { by, ref server, ref tool, args, meta } = raw_call;
         let (server, tool) = match server {
             Some(server) => {
                 // Models like to give both; the id's own server part must then agree.
-                let own = split_id(&tool)
-                    .filter(|(part, _)| *part == server)
-                    .map(|(_, name)| name.to_owned());
-                (server, own.unwrap_or(tool))
+                let own = split_id(tool).filter(|(part, _)| part == server).map(|(_, name)| name);
+                (server.as_str(), own.unwrap_or(tool))
             }
-            None => match split_id(&tool) {
-                Some((server, tool)) => (server.to_owned(), tool.to_owned()),
-                None => return Err(Rejected::Refused(Box::new(self.which_server(&tool)))),
+            None => match split_id(tool) {
+                Some(parts) => parts,
+                None => return Err(Rejected::Refused(Box::new(self.which_server(tool)))),
             },
         };
         let arguments = decode_args(by, args, line)?;
-        let Some(entry) = self.server(&server) else {
+        let Some(entry) = self.server(server) else {
             if server == result_store::SERVER {
                 let arguments = arguments.as_deref().unwrap_or(b"{}");
                 let arguments = object::strict_value(arguments, MAX_DEPTH).unwrap_or_default();
-                return Err(Rejected::StoredResult(tool, arguments));
+                return Err(Rejected::StoredResult(tool.to_owned(), arguments));
             }
-            return Err(Rejected::Refused(Box::new(self.no_such_server(&server))));
+            return Err(Rejected::Refused(Box::new(self.no_such_server(server))));
         };
         let at = |refused: Box<ErrorObject>| {
-            let tool = Arc::from(tool.as_str());
+            let tool = Arc::from(tool);
             Rejected::Refused(Box::new(refused.at(&entry.name, Some(&tool))))
         };
-        self.permits(&entry, &tool).map_err(at)?;
+        self.permits(&entry, tool).map_err(at)?;
         let meta = meta.filter(|meta| meta.starts_with(b"{"));
         let progress = meta.and_then(|meta| object::pick(meta, ["progressToken"]).ok()?[0]);
         Ok(CallRequest {

@@ -32,10 +32,10 @@ impl View {
             client,
             request: Bytes::from_static(TAG),
             origin: Origin::Command,
-            arrived: self.surface.router.clock.now(),
+            arrived: None,
         };
         let line = Bytes::from(params.to_string());
-        let finished = match self.call(Some(&line), &line, &caller) {
+        let finished = match self.call(Some(&line), &line, caller) {
             Step::Now(finished) => finished,
             Step::Dispatched => Finished::Dispatched,
             Step::Later(later) => later.await,

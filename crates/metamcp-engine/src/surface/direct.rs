@@ -155,7 +155,8 @@ impl View {
         // It may be of a server that has not listed its tools yet.
         let (view, name) = (self.clone(), name.into_owned());
         let params = params.map(Bytes::copy_from_slice);
-        let caller = caller.clone();
+        let mut caller = caller.clone();
+        caller.arrived = Some(self.surface.router.clock.now());
         Step::Later(Box::pin(async move {
             view.surface.catalog.loaded().await;
             let only = view.only();
@@ -389,6 +390,7 @@ impl View {
         };
         UpstreamRequest {
             server: entry.id,
+            server_name: Arc::clone(&entry.name),
             tool: about,
             arguments: None,
             meta: meta.map(Bytes::copy_from_slice),

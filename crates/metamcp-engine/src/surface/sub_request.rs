@@ -99,7 +99,7 @@ impl SubRequests {
         };
         let (entry, tool) = (call_request.entry.clone(), Arc::clone(&call_request.tool));
         let pending = self.begin(&view.surface.router);
-        match view.begin(call_request, &pending.caller()) {
+        match view.begin(call_request, pending.caller()) {
             Dispatched::Sent => {}
             Dispatched::Refused(refused) => return Err(*refused),
             Dispatched::Later(later) => later.await?,
@@ -152,7 +152,7 @@ impl PendingAnswer<'_> {
             responder: self.sub_requests.responder(),
             tag: self.tag.clone(),
             origin: self.sub_requests.origin,
-            arrived: self.router.clock.now(),
+            arrived: None,
             ..self.sub_requests.parent.clone()
         }
     }

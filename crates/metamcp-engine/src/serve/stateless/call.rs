@@ -226,7 +226,7 @@ impl Call {
             client: Arc::clone(self) as Arc<dyn Client>,
             request: self.tag.clone(),
             origin: if self.view.is_direct() { Origin::Direct } else { Origin::McpCall },
-            arrived: self.view.surface.router.clock.now(),
+            arrived: None,
         }
     }
 
@@ -237,7 +237,7 @@ impl Call {
         }
         let caller = self.caller();
         let step = match self.request.method {
-            "tools/call" => self.view.call(Some(params), line, &caller),
+            "tools/call" => self.view.call(Some(params), line, caller),
             method => self.view.pass_on(method, Some(params), &caller),
         };
         match step {

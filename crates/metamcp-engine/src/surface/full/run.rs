@@ -37,7 +37,7 @@ impl View {
         caller: &Caller,
     ) -> Result<Step, BadArguments> {
         let asked = RunRequest::decode(arguments)?;
-        let caller = &caller.by(Origin::RunTool);
+        let caller = caller.by(Origin::RunTool);
         if let Some(unsupported) = unsupported(&asked) {
             return Ok(Step::Now(Finished::Result(refused(OP, unsupported))));
         }
@@ -49,7 +49,7 @@ impl View {
         let began = Instant::now();
         let call =
             RawCall { by: OP, server: None, tool: asked.tool_id.clone(), args: asked.args, meta };
-        let mut call_request = match self.resolve_call(call, line, caller) {
+        let mut call_request = match self.resolve_call(call, line, &caller) {
             Ok(call_request) => call_request,
             Err(Rejected::Invalid(message)) => {
                 return Ok(Step::Now(Finished::invalid(message)));
@@ -85,7 +85,7 @@ impl View {
         call_request.result_mapper = Some(ResultMapper::new(move |outcome| {
             view.ran(outcome, (&entry, &tool), beside, began)
         }));
-        self.report_progress(&mut call_request, caller);
+        self.report_progress(&mut call_request, &caller);
         Ok(match self.begin(call_request, caller) {
             Dispatched::Sent => Step::Dispatched,
             Dispatched::Refused(object) => Step::Now(Finished::Result(refused(OP, *object))),
