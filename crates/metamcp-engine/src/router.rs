@@ -25,7 +25,7 @@ use metamcp_calls::dispatch::{
     CallId, CallOptions, CloseMode, Dispatch, DispatchError, Effect, Effects, Limits, ServerView,
 };
 use metamcp_calls::failure::{Fact, Failure};
-use metamcp_calls::lifecycle::State as Stand;
+use metamcp_calls::lifecycle::State as SlotState;
 use metamcp_calls::notify::Pace;
 use metamcp_calls::pool::{ConnId, ServerId};
 use metamcp_calls::replay::Delivery;
@@ -136,7 +136,7 @@ pub(crate) struct Pending {
     /// Where its message ends in the stream of the connection it was last sent on.
     sent_end: u64,
     /// Server requests that the client has not answered yet.
-    asked: u32,
+    open_requests: u32,
     /// Its input-required retries.
     input_retries: Option<Box<InputRetries>>,
     record: CallRecord,
@@ -182,7 +182,7 @@ pub struct Timing {
     pub line_bytes: usize,
     /// The most tools stored per server.
     pub tools: usize,
-    /// Delay before clients are told that a list changed, if they are.
+    /// Delay before clients are notified that a list changed, if they are.
     pub notify: Option<Pace>,
 }
 
@@ -293,7 +293,7 @@ impl Router {
             caller,
             key: 0,
             sent_end: u64::MAX,
-            asked: 0,
+            open_requests: 0,
             input_retries: None,
             record,
         };
@@ -316,7 +316,7 @@ impl Router {
     }
 
     /// A client of the stateless era declares its capabilities, an object. Servers with a handshake receive them at
-    /// start, since they are told only once what later calls may need.
+    /// start, since capabilities that later calls may need can be declared only then.
     pub fn declare(&self, capabilities: &[u8]) {
         let mut declared = self.declared.lock();
         if declared.last != capabilities {
@@ -328,7 +328,7 @@ impl Router {
     }
 
     /// The capabilities of the clients behind the gateway.
-    fn able(&self) -> Value {
+    fn client_capabilities(&self) -> Value {
         let declared = self.declared.lock().all.clone();
         match self.attached().pop() {
             Some(client) => meta::merged(client.capabilities(), &declared),
@@ -375,7 +375,7 @@ impl Router {
         woken
     }
 
-    /// Why a server that was started is not there; `None` if it may be started again.
+    /// Why a server that was started is unavailable; `None` if it may be started again.
     pub fn why_not(&self, server: ServerId) -> Option<DispatchError> {
         let now = self.clock.now();
         self.lock().dispatch.why_not(server, now)
@@ -389,7 +389,7 @@ impl Router {
         });
         match live {
             Some(conn) => connect::list_changed(self, &conn),
-            // Whoever needs the server next gets the reason why it cannot start.
+            // The next caller gets the reason why it cannot start.
             None => drop(self.wake(server)),
         }
     }
@@ -434,8 +434,8 @@ impl Router {
     /// Calls of one responder that have no response yet.
     pub fn calls_of(&self, responder: &Arc<dyn Responder>) -> usize {
         let is_its = |pending: &Pending| pending.is_of(responder, None);
-        let asked = self.input_required.count_of(is_its);
-        asked + self.lock().dispatch.find(is_its).len()
+        let suspended = self.input_required.count_of(is_its);
+        suspended + self.lock().dispatch.find(is_its).len()
     }
 
     /// Waits until no process is left.
@@ -449,7 +449,7 @@ impl Router {
     // -- carrying out what the dispatch decides --
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic under the lock would be our bug in one call; the others shall go on.
+        // A panic under the lock would be a bug in one call; the others must continue.
         self.state.lock()
     }
 
@@ -477,8 +477,8 @@ impl Router {
             for effect in effects.drain(..) {
                 match effect {
                     Effect::Send { conn, call } => {
-                        if let Err(verdict) = self.send(&mut state, conn, call) {
-                            refused.push((call, verdict));
+                        if let Err(error) = self.send(&mut state, conn, call) {
+                            refused.push((call, error));
                         }
                     }
                     Effect::Abandon { conn, call, attempt } => {
@@ -495,8 +495,8 @@ impl Router {
                 break;
             }
             let now = self.clock.now();
-            for (call, verdict) in refused.drain(..) {
-                state.dispatch.refuse(call, verdict, now, &mut effects);
+            for (call, error) in refused.drain(..) {
+                state.dispatch.refuse(call, error, now, &mut effects);
             }
         }
         let unseen = !state.watched && state.dispatch.is_waited_for();
@@ -556,7 +556,7 @@ impl Router {
         self.observer.publish(&Event::Call(&pending.record, Payload { arguments, result }));
     }
 
-    /// What the dispatch changed, as far as anybody wants to know. Allocates only if there is something to tell.
+    /// The dispatch's state changes that have subscribers. Allocates only if there are any.
     fn changes_to_publish(&self, state: &mut State) -> Vec<StateChange> {
         let activity = self.observer.wants(Interest::ACTIVITY);
         let changes = state.dispatch.take_changes();
@@ -585,15 +585,15 @@ impl Router {
                 }
                 Effect::List { conn, .. } => connect::list(&me, conn),
                 Effect::Probe { conn } => connect::probe(&me, conn),
-                Effect::Close { conn, mode: shut } => self.shut(conn, shut),
-                Effect::Answer { server, payload, error: verdict } => {
-                    let outcome = match verdict {
+                Effect::Close { conn, mode } => self.close(conn, mode),
+                Effect::Answer { server, payload, error } => {
+                    let outcome = match error {
                         DispatchError::Cancelled => CallOutcome::Cancelled,
-                        verdict => {
-                            if verdict.wants_login() {
+                        error => {
+                            if error.wants_login() {
                                 self.offer_login(server, &payload.caller);
                             }
-                            CallOutcome::Failed(self.failed(&payload.request, verdict))
+                            CallOutcome::Failed(self.failed(&payload.request, error))
                         }
                     };
                     self.answer(payload, outcome, self.clock.now());
@@ -621,8 +621,8 @@ impl Router {
         }
         let id = connection.id_for(number_of(call, attempts));
         let (request, key) = (&pending.request, pending.key);
-        let told = connection.is_stateless().then(|| self.told(pending));
-        let stateless = told.as_ref().map(|(capabilities, level)| message::Stateless {
+        let client = connection.is_stateless().then(|| self.client_params(pending));
+        let stateless = client.as_ref().map(|(capabilities, level)| message::Stateless {
             capabilities: capabilities.as_bytes(),
             level: level.as_deref(),
         });
@@ -655,10 +655,10 @@ impl Router {
         }
     }
 
-    /// What a stateless server is told with a call: the capabilities of the client behind it, and the log level it
+    /// What a stateless server receives with each call: the capabilities of the client behind it, and the log level it
     /// wants. A caller's own lock is taken inside the router's here, and never the other way round.
-    fn told(&self, pending: &Pending) -> (String, Option<Bytes>) {
-        let able =
+    fn client_params(&self, pending: &Pending) -> (String, Option<Bytes>) {
+        let capabilities =
             metamcp_wire::handshake::relayed_capabilities(&pending.caller.client.capabilities());
         let own = pending.request.meta.as_deref();
         let own = own.and_then(|raw| object::pick(raw, [meta::LOG_LEVEL]).ok()?[0]);
@@ -667,10 +667,10 @@ impl Router {
             None if pending.caller.responder.is_stateless() => None,
             None => self.level.lock().clone(),
         };
-        (able.to_string(), level)
+        (capabilities.to_string(), level)
     }
 
-    /// Tells the child that this call was cancelled.
+    /// Notifies the server that this call was cancelled.
     fn abandon(state: &State, conn: ConnId, call: CallId, attempt: u32) {
         let Some(Slot::Live { conn: connection, .. }) = state.slots.get(&conn) else { return };
         let Some(id) = connection.forget_call(number_of(call, attempt)) else { return };
@@ -679,7 +679,7 @@ impl Router {
         connection.notify("notifications/cancelled", Some(params.as_bytes()));
     }
 
-    fn shut(&self, conn: ConnId, shut: CloseMode) {
+    fn close(&self, conn: ConnId, mode: CloseMode) {
         let mut state = self.lock();
         match state.slots.get_mut(&conn) {
             Some(Slot::Starting { unwanted }) => *unwanted = true,
@@ -688,7 +688,7 @@ impl Router {
                 conn.forget_requests();
                 let transport = Arc::clone(&conn.transport);
                 drop(state);
-                match shut {
+                match mode {
                     CloseMode::Immediate => transport.kill(),
                     CloseMode::Graceful => {
                         task::spawn("close", async move { transport.close().await });
@@ -722,13 +722,13 @@ impl Router {
             })
             .collect();
         let delivery = |call: CallId| delivered.get(&call).copied().unwrap_or(Delivery::Sent);
-        let told = state
+        let server = state
             .dispatch
             .pool()
             .slot(conn)
-            .filter(|held| held.state != Stand::Closed)
-            .map(|held| held.server);
-        self.tell_lost(told, &failure, delivered.len());
+            .filter(|slot| slot.state != SlotState::Closed)
+            .map(|slot| slot.server);
+        self.log_disconnect(server, &failure, delivered.len());
         state.dispatch.lost(conn, failure, &delivery, now, &mut effects);
         self.carry_out(state, effects);
         for client in self.attached() {
@@ -737,11 +737,11 @@ impl Router {
     }
 
     /// Logs every disconnect except those that were requested.
-    fn tell_lost(&self, server: Option<ServerId>, failure: &Failure, calls: usize) {
+    fn log_disconnect(&self, server: Option<ServerId>, failure: &Failure, calls: usize) {
         let Some(entry) = server.and_then(|server| self.entry(server)) else { return };
         let fact = failure.fact.to_string();
         let fact = redact(&fact, entry.config.secrets());
-        tracing::warn!("server {:?} {fact} ({calls} calls under way)", entry.name);
+        tracing::warn!("server {:?} {fact} ({calls} calls in flight)", entry.name);
     }
 
     /// Ends starts that take too long, with the stderr so far: it may be the only hint at what they wait for.
@@ -774,7 +774,7 @@ fn number_of(call: CallId, attempts: u32) -> u64 {
     call.0.number() * 2 + u64::from(attempts % 2)
 }
 
-/// The call and attempt that a number stands for.
+/// The call and attempt behind a number.
 fn from_number(number: u64) -> Option<(CallId, u32)> {
     Some((CallId(Key::from_number(number / 2)?), u32::from(number % 2 == 1)))
 }
@@ -785,7 +785,7 @@ async fn sweep(router: Weak<Router>) {
     let Some(clock) = router.upgrade().map(|router| router.clock) else { return };
     loop {
         let Some(strong) = router.upgrade() else { break };
-        let (wake, look) = {
+        let (wake, check) = {
             let mut state = strong.lock();
             state.armed = state.dispatch.wake();
             state.watched = state.dispatch.is_waited_for();
@@ -793,7 +793,7 @@ async fn sweep(router: Weak<Router>) {
         };
         let rearmed = strong.rearm.notified();
         tokio::select! {
-            () = tokio::time::sleep_until(look) => {
+            () = tokio::time::sleep_until(check) => {
                 let now = clock.now();
                 if now >= wake {
                     strong.end_overdue_starts(now);

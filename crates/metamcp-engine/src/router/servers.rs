@@ -17,9 +17,7 @@ use crate::catalog::Snapshot;
 pub struct Entry {
     /// Its index.
     pub id: ServerId,
-    /// Its configuration.
     pub config: Arc<ServerConfig>,
-    /// Its name, shared.
     pub name: Arc<str>,
 }
 
@@ -157,7 +155,7 @@ impl Router {
         });
     }
 
-    /// Secrets that were resolved for a server are redacted from everything said about it.
+    /// Adds the secrets that were resolved for a server, so that they are redacted from its messages.
     pub(crate) fn remember(&self, entry: &Entry, resolved: &ServerConfig) {
         let mut config = ServerConfig::clone(&entry.config);
         for secret in resolved.secrets() {
