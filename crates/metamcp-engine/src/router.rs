@@ -68,7 +68,6 @@ const SHED_WITHIN: Duration = Duration::from_secs(5);
 /// A request to a server: a tool call, or any other request of a client.
 #[derive(Debug)]
 pub struct UpstreamRequest {
-    /// The server's name.
     pub server: ServerId,
     /// The tool's name; for another request, its subject.
     pub tool: Arc<str>,
@@ -91,7 +90,6 @@ pub struct UpstreamRequest {
 }
 
 impl UpstreamRequest {
-    /// Its method.
     pub fn method(&self) -> &'static str {
         self.verbatim.as_ref().map_or("tools/call", |verbatim| verbatim.method)
     }
@@ -123,7 +121,6 @@ impl std::fmt::Debug for ResultMapper {
 pub enum CallOutcome {
     /// The server's result, byte for byte.
     Result(Bytes),
-    /// Anything else.
     Failed(CallError),
     /// The caller cancelled it: no response may be sent.
     Cancelled,
@@ -137,7 +134,6 @@ pub(crate) struct Pending {
     sent_end: u64,
     /// Server requests that the client has not answered yet.
     open_requests: u32,
-    /// Its input-required retries.
     input_retries: Option<Box<InputRetries>>,
     record: CallRecord,
 }
@@ -150,9 +146,7 @@ impl Pending {
 }
 
 pub(crate) enum Slot {
-    /// Its process is starting.
     Starting { unwanted: bool },
-    /// It runs.
     Live { conn: Arc<Connection>, life: Arc<connect::Life> },
 }
 
@@ -198,11 +192,10 @@ pub struct Router {
     pub(crate) level: Mutex<Option<Level>>,
     /// Union of the capabilities that clients of the stateless era declared so far.
     declared: Mutex<Declared>,
-    /// Calls suspended until their clients answered; then they are retried.
+    /// Calls suspended until their clients answer.
     input_required: input_required::Table,
     server_capabilities: server_capabilities::ServerCapabilities,
     silences: Arc<call_progress::Silences>,
-    /// Notifies clients of changes.
     pub change_notifier: Arc<ChangeNotifier>,
     /// Logins that clients were asked to complete, by session and address.
     offered: Mutex<HashSet<(u64, String)>>,
@@ -563,7 +556,6 @@ impl Router {
         changes.filter(|change| activity || !change.is_activity()).collect()
     }
 
-    /// Publishes what the dispatch changed.
     fn publish_changes(&self, changes: &[StateChange]) {
         for change in changes {
             let server = self.name_of(change.server());
@@ -674,8 +666,9 @@ impl Router {
     fn abandon(state: &State, conn: ConnId, call: CallId, attempt: u32) {
         let Some(Slot::Live { conn: connection, .. }) = state.slots.get(&conn) else { return };
         let Some(id) = connection.forget_call(number_of(call, attempt)) else { return };
-        let params =
-            format!("{{\"requestId\":{id},\"reason\":\"nobody waits for the answer any more\"}}");
+        let params = format!(
+            "{{\"requestId\":{id},\"reason\":\"the caller no longer waits for the response\"}}"
+        );
         connection.notify("notifications/cancelled", Some(params.as_bytes()));
     }
 

@@ -54,9 +54,9 @@ impl Servers {
 
     /// Those that `keep` is true of. Their indices do not change, so only names lead to them.
     pub fn filtered(&self, keep: impl Fn(&Entry) -> bool) -> Servers {
-        let mut kept = Servers::default();
-        self.iter().filter(|entry| keep(entry)).cloned().for_each(|entry| kept.push(entry));
-        kept
+        let mut filtered = Servers::default();
+        self.iter().filter(|entry| keep(entry)).cloned().for_each(|entry| filtered.push(entry));
+        filtered
     }
 
     fn push(&mut self, entry: Entry) {
