@@ -180,7 +180,7 @@ impl Gateway {
             .filter(|entry| entry.config.is_enabled())
             .partition(|entry| entry.config.eager);
         for entry in eager.into_iter().chain(others.into_iter().take(count)) {
-            // Whoever needs the server gets the reason why it cannot start.
+            // The next caller gets the reason why it cannot start.
             drop(self.router.wake(entry.id));
         }
     }
@@ -210,7 +210,7 @@ fn keep_reading(local: &Arc<Local>, catalog: &Arc<Catalog>, router: &Arc<Router>
     });
 }
 
-/// How often to look for new tools while state changes: every call is a change.
+/// How often to check for new tools while state changes: every call is a change.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
 
 /// Weights of `bm25`, where that is the strategy: whole numbers, in their usual notation.

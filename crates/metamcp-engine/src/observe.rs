@@ -1,5 +1,5 @@
 //! What the gateway does, published once: a record of every call, searches, state changes, redactions.
-//! Owns: the events, the record of a call, the list of subscribers.      Never: decides anything, waits, keeps an argument or a result.
+//! Owns: the events, the record of a call, the list of subscribers.      Never: decides anything, waits, stores an argument or a result.
 //! In: events from router, surface, sessions and logins.  Out: the same events, to every subscriber that wants them.
 //! Tests: below, `observe/record.rs`, `metamcp/tests/surface/records.rs`.
 
@@ -22,8 +22,8 @@ pub use redactions::Redactions;
 /// Something that happened.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A call ended, or was refused before it went anywhere. Published before the caller is answered, so that whatever
-    /// is learnt from it is there when the caller goes on.
+    /// A call ended, or was refused before it was sent. Published before the response, so that subscribers are up to
+    /// date when the caller continues.
     Call(&'a CallRecord, Payload<'a>),
     /// A client searched and was shown these tools.
     Search { identity: &'a Identity, query: &'a str, ids: &'a [String], at: Moment },
@@ -31,11 +31,11 @@ pub enum Event<'a> {
     State { server: &'a str, change: &'a StateChange },
     /// A login at a remote server changed its state.
     Login { server: &'a str, change: LoginChange },
-    /// So many secrets were taken out of one message on its way to a client.
+    /// So many secrets were redacted from one message to a client.
     Redaction { removed: u64 },
 }
 
-/// What went in and came out of a call. Subscribers look at it; none of it is part of the record, because it may hold
+/// Arguments and result of a call. Subscribers may read them; they are not part of the record, because they may contain
 /// secrets and be megabytes long.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Payload<'a> {
@@ -46,11 +46,11 @@ pub struct Payload<'a> {
 /// What happened to a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginChange {
-    /// Only a person can go on.
+    /// A person has to sign in.
     Needed,
-    /// A person is being waited for in a browser.
+    /// It waits for a person in a browser.
     Started,
-    /// There is a token now.
+    /// It led to a token.
     Granted,
     /// The token was replaced without a person.
     Refreshed,
@@ -97,8 +97,7 @@ impl Event<'_> {
     }
 }
 
-/// Whoever wants to know. Called on the thread that relays calls: it must not wait, and must not subscribe or
-/// unsubscribe from there.
+/// Receives events on the thread that relays calls: it must not block, and must not subscribe or unsubscribe there.
 pub trait Subscriber: Send + Sync {
     fn interest(&self) -> Interest;
     fn on_event(&self, event: &Event<'_>);
@@ -108,7 +107,7 @@ pub trait Subscriber: Send + Sync {
 #[derive(Default)]
 pub struct Observer {
     subscribers: RwLock<Vec<Row>>,
-    /// What any of them wants, so that nothing is prepared for nobody.
+    /// The union of their interests, so that no event is built without a subscriber.
     wanted: AtomicU8,
     last: AtomicU64,
 }
@@ -119,7 +118,7 @@ struct Row {
     subscriber: Arc<dyn Subscriber>,
 }
 
-/// Ends with this value.
+/// A subscription.
 #[must_use = "dropping it ends the subscription"]
 pub struct Subscription {
     observer: Arc<Observer>,
@@ -142,7 +141,7 @@ impl Observer {
         Subscription { number: self.attach(subscriber), observer: Arc::clone(self) }
     }
 
-    /// Whether anybody wants such events: ask before preparing one that costs something.
+    /// Whether such events have a subscriber: check before building an expensive one.
     pub fn wants(&self, interest: Interest) -> bool {
         Interest(self.wanted.load(Ordering::Acquire)).has(interest)
     }

@@ -1,6 +1,6 @@
-//! The configuration as it changes: watches its files and brings the running gateway in line with them.
-//! Owns: when the files are read again, what is done about the difference.      Never: takes a broken file for an empty one, touches a server that did not change.
-//! In: a way to load the configuration.  Out: servers added, changed, removed; words in the log.
+//! Hot reload: watches the config files and applies their changes to the running gateway.
+//! Owns: when the files are read again, how a difference is applied.      Never: takes a broken file for an empty one, touches a server that did not change.
+//! In: a function that loads the configuration.  Out: servers added, changed, removed; log lines.
 //! Tests: `metamcp/tests/promises/reload.rs`.
 
 #[cfg_attr(not(target_os = "linux"), path = "reload/portable.rs")]
@@ -26,11 +26,11 @@ use crate::router::Router;
 use crate::surface::Surface;
 use crate::task;
 
-/// How often the files are looked at even if nothing was heard: links, network disks and systems without notices.
+/// How often the files are polled even without a notification: links, network disks and systems without inotify.
 const POLL: Duration = Duration::from_secs(2);
-/// What is written in one go is read in one go.
+/// Debounce: changes within this time are read together.
 const SETTLE: Duration = Duration::from_millis(10);
-/// A file that makes no sense may be one that is being written; it gets this long before anybody is told.
+/// A broken file may be one that is being written; it is read again after this before anything is logged.
 const SECOND_LOOK: Duration = Duration::from_millis(150);
 
 /// Longest line about a project's file in the log.
@@ -53,7 +53,7 @@ pub fn watch(gateway: &Gateway, loaded: &Loaded, load: Arc<Load>) {
         surface: Arc::clone(&gateway.view.surface),
         complaint: None,
     };
-    live.look_at(loaded.project.as_ref());
+    live.publish_project(loaded.project.as_ref());
     let mut files = loaded.files.clone();
     files.push(provision::changed_file(&loaded.config.settings.home));
     // Watched before this returns: a change made from now on is not missed.
@@ -79,14 +79,14 @@ struct Live {
     router: Arc<Router>,
     catalog: Arc<Catalog>,
     pinned: Arc<Pinned>,
-    /// With the servers that were installed.
+    /// Including the installed servers.
     config: Config,
     /// How often changed tools of installed servers were accepted, by name.
     accepted: Accepted,
     source: Source,
-    /// Where the project's file is shown as it stands.
+    /// Publishes the current state of the project's file.
     surface: Arc<Surface>,
-    /// What was said last about files that cannot be used.
+    /// The last error that was logged about the files.
     complaint: Option<String>,
 }
 
@@ -99,13 +99,13 @@ impl Live {
         load: Arc<Load>,
     ) {
         loop {
-            let heard = tokio::time::timeout(POLL, folders.changed()).await.is_ok();
-            if heard {
+            let notified = tokio::time::timeout(POLL, folders.changed()).await.is_ok();
+            if notified {
                 tokio::time::sleep(SETTLE).await;
             }
             let now = stamps(&files);
-            // Two states may look alike from outside, so that what was heard counts on its own.
-            if heard || now != seen {
+            // Two states may have the same stamp, so a notification counts on its own.
+            if notified || now != seen {
                 seen = now;
                 self.reload(&load).await;
             }
@@ -113,7 +113,7 @@ impl Live {
     }
 
     async fn reload(&mut self, load: &Arc<Load>) {
-        self.take_in();
+        self.add_installed();
         let mut loaded = read(load).await;
         if !matches!(&loaded, Ok((loaded, _)) if loaded.source == self.source) {
             tokio::time::sleep(SECOND_LOOK).await;
@@ -122,7 +122,7 @@ impl Live {
         let is_user = |source: &Source| matches!(source, Source::User(_));
         let complaint = match loaded {
             Ok((mut loaded, accepted)) if is_user(&self.source) && !is_user(&loaded.source) => {
-                // The user's servers stay; a project that is not approved any more goes all the same.
+                // The user's servers stay; those of a project that is no longer approved are removed all the same.
                 let mut servers = self.config.servers.clone();
                 servers.retain(|server| {
                     server.origin == ServerOrigin::User
@@ -142,15 +142,15 @@ impl Live {
             Err(error) => error.to_string(),
         };
         if self.complaint.as_ref() != Some(&complaint) {
-            let message = format!("{complaint}; the configuration in force stays as it is");
+            let message = format!("{complaint}; the current configuration stays in force");
             tracing::error!("{message}");
             self.complaint = Some(complaint);
         }
     }
 
-    /// What was installed through this gateway since is in use without having been read here: if it is gone again by
-    /// now, only so is it noticed. Looked at before the files, so that what comes after them is not taken for gone.
-    fn take_in(&mut self) {
+    /// Adds servers that this gateway installed since the last reload, so that their removal is noticed. Runs before the
+    /// files are read, so that one installed after that does not count as removed.
+    fn add_installed(&mut self) {
         for entry in self.router.servers().iter() {
             if self.config.server(&entry.name).is_none() {
                 self.config.servers.push(as_written(&entry.config));
@@ -158,8 +158,8 @@ impl Live {
         }
     }
 
-    /// Shows the project's file as it stands, and says so where that is new.
-    fn look_at(&self, project: Option<&Project>) {
+    /// Publishes the state of the project's file, and logs it if it changed.
+    fn publish_project(&self, project: Option<&Project>) {
         let is_new = self.surface.project.send_if_modified(|known| {
             let is_same = known.as_deref() == project;
             if !is_same {
@@ -169,19 +169,19 @@ impl Live {
         });
         if is_new && let Some(remark) = project.and_then(Project::remark) {
             let hint = remark.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
-            let told = clean_line(&format!("{remark}{hint}"), LONGEST_REMARK).into_owned();
-            tracing::warn!("{told}");
+            let line = clean_line(&format!("{remark}{hint}"), LONGEST_REMARK).into_owned();
+            tracing::warn!("{line}");
         }
     }
 
     async fn apply(&mut self, loaded: Loaded, accepted: Accepted) {
-        self.look_at(loaded.project.as_ref());
+        self.publish_project(loaded.project.as_ref());
         let Loaded { config, source, .. } = loaded;
         let mut diff = config::diff(&self.config, &config);
-        // Tools that were looked at are shown again: what is known of such a server is put together anew.
-        let looked_at =
+        // Tools that were accepted are shown again: the catalog entry of such a server is rebuilt.
+        let newly_accepted =
             |name: &&String| self.accepted.get(*name).is_some_and(|at| at != &accepted[*name]);
-        for name in accepted.keys().filter(looked_at) {
+        for name in accepted.keys().filter(newly_accepted) {
             if !diff.changed.contains(name) {
                 diff.changed.push(name.clone());
             }
@@ -194,7 +194,7 @@ impl Live {
             config.settings == self.config.settings && config.toolsets == self.config.toolsets;
         if !is_same {
             let message =
-                "settings or toolsets changed; they take effect when metamcp is started again";
+                "settings or toolsets changed; they take effect after a restart of metamcp";
             tracing::warn!("{message}");
         }
         self.source = source;
@@ -211,7 +211,7 @@ impl Live {
         let mut changed = Vec::new();
         for name in diff.added.iter().chain(&diff.changed) {
             let Some(server) = config.server(name) else { continue };
-            // One that was installed through this gateway is in use already.
+            // One that this gateway installed is in use already.
             let known = servers.named(name).filter(|_| diff.added.contains(name));
             if known.is_some_and(|entry| as_written(&entry.config) == *server) {
                 continue;
@@ -248,17 +248,17 @@ impl Live {
     }
 }
 
-/// A server in use as it was written down: without the secrets that were looked up since, to be kept out of words about it.
-/// With them it would look as if it had changed.
+/// A server's configuration as written: without the secrets that were resolved since for redaction. With them it would
+/// look as if it had changed.
 fn as_written(config: &ServerConfig) -> ServerConfig {
     ServerConfig { expanded_secrets: Vec::new(), ..config.clone() }
 }
 
-/// Puts the servers that were installed behind those of the configuration; how often the tools of each were accepted.
+/// Appends the installed servers; returns how often the tools of each were accepted.
 fn with_installed(config: &mut Config) -> Accepted {
     let mut accepted = Accepted::new();
     for (server, times) in provision::installed(&config.settings.home) {
-        // What the configuration names goes before what was installed.
+        // Configured servers take precedence over installed ones.
         if config.server(&server.name).is_none() {
             accepted.insert(server.name.clone(), times);
             config.servers.push(server);
@@ -267,7 +267,7 @@ fn with_installed(config: &mut Config) -> Accepted {
     accepted
 }
 
-/// Reads the files where a slow disk holds up nobody.
+/// Reads the files off the runtime's threads: the disk may be slow.
 async fn read(load: &Arc<Load>) -> Result<(Loaded, Accepted), LoadError> {
     let load = Arc::clone(load);
     let read = move || {
@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_whose_secrets_were_looked_up_is_the_same() {
+    fn a_server_whose_secrets_were_resolved_is_unchanged() {
         let written = ServerConfig::stdio("notes", "notes-server", &["--stdio"]);
         let mut used = written.clone();
         used.expanded_secrets.push(Secret::new("API_KEY", "t0ken-canary"));

@@ -1,6 +1,6 @@
-//! Values too long to show, kept for a while under a handle.
-//! Owns: the values, their age, how much they may take in memory and on disk.      Never: shows them, gives one to a session it is not for.
-//! In: bytes of JSON, and whose they are.  Out: a handle, and the bytes again.
+//! The result store: values too long to show, stored for a while under a handle.
+//! Owns: the values, their age, their limits in memory and on disk.      Never: shows them, gives one to another owner's session.
+//! In: bytes of JSON, and their owner.  Out: a handle, and the bytes again.
 //! Tests: `results/tests.rs`; `metamcp/tests/hazards/scripts.rs`.
 
 mod disk;
@@ -23,25 +23,25 @@ use index::ResultIndex;
 #[cfg(test)]
 mod tests;
 
-/// How long a value is kept. A conversation comes back to a result within minutes, if at all.
-const KEPT: Duration = Duration::from_secs(30 * 60);
-/// All values together that stay in memory. The oldest of whoever has the most there go to disk first.
+/// How long a value is stored. A conversation uses a result within minutes, if at all.
+const MAX_AGE: Duration = Duration::from_secs(30 * 60);
+/// Most bytes of all values in memory. Beyond it the oldest of the principal with the most bytes there move to disk.
 const MAX_MEMORY: usize = 64 * 1024 * 1024;
-/// All values together. Beyond it the oldest of whoever keeps the most are gone, before a disk is.
+/// Most bytes of all values. Beyond it the oldest of the principal with the most bytes are evicted.
 const MAX_BYTES: usize = 1024 * 1024 * 1024;
 
-/// Whose a value is.
+/// The owner of a value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Owner {
-    /// The toolset its session is kept to, if there is one.
+    /// The toolset its session is restricted to, if any.
     pub toolset: Option<Arc<str>>,
-    /// Whoever showed the same token; the same for all where none are asked for.
+    /// The principal of the token; the same for all where tokens are not required.
     pub principal: u64,
 }
 
 impl Owner {
-    /// Whether this reader may have what belongs to another: nobody reads what somebody else kept, and who is kept to a
-    /// toolset reads what was kept there.
+    /// Whether this reader may read a value of that owner: it has to be the same principal, and a session restricted to a
+    /// toolset reads only what was stored there.
     fn may_read(&self, other: &Owner) -> bool {
         self.principal == other.principal
             && (self.toolset.is_none() || self.toolset == other.toolset)
@@ -54,16 +54,16 @@ pub struct Results {
     entries: Arc<Mutex<ResultIndex>>,
     disk: Arc<Disk>,
     memory: usize,
-    /// Whether something waits for the oldest to become too old.
+    /// Whether a task waits for the oldest to expire.
     watched: Arc<AtomicBool>,
 }
 
-/// A value again.
+/// A value that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// All that was kept: a whole result, or a value.
+    /// All that was stored: a whole result, or a value.
     pub whole: Bytes,
-    /// The part of it that is meant.
+    /// Its value.
     pub value: Bytes,
 }
 
@@ -73,7 +73,7 @@ struct Entry {
     owner: Owner,
     since: Instant,
     bytes: usize,
-    /// Where in all of it the part that is meant lies.
+    /// The range of its value.
     value: Range<usize>,
     place: Place,
 }
@@ -81,13 +81,13 @@ struct Entry {
 #[derive(Debug)]
 enum Place {
     Memory(Bytes),
-    /// On its way to disk, and read from memory until it is there.
+    /// Being written to disk, and read from memory until then.
     Leaving(Bytes),
     Disk,
 }
 
 impl Results {
-    /// Values that go below `home` when there are too many for memory. Touches nothing yet.
+    /// A store that spills to a directory below `home`. Touches nothing yet.
     pub fn new(home: &Path) -> Results {
         Results::with(home, MAX_MEMORY)
     }
@@ -97,13 +97,13 @@ impl Results {
         Results { entries: Arc::default(), disk, memory, watched: Arc::default() }
     }
 
-    /// Keeps a value and says under which handle.
+    /// Stores a value and returns its handle.
     pub fn put(&self, owner: &Owner, value: Bytes) -> String {
         let all = 0..value.len();
         self.put_at(owner, value, all, Instant::now())
     }
 
-    /// Keeps a whole result; what is meant by it is its value.
+    /// Stores a whole result, with the range of its value.
     pub fn put_result(&self, owner: &Owner, result: Bytes) -> String {
         let value = excerpt::value_in(&result);
         let start = (value.as_ptr() as usize).saturating_sub(result.as_ptr() as usize);
@@ -124,7 +124,7 @@ impl Results {
             value,
             place: Place::Memory(whole),
         });
-        let gone = entries.clear_out(now, KEPT, MAX_BYTES);
+        let gone = entries.clear_out(now, MAX_AGE, MAX_BYTES);
         let leaving = entries.leave(self.memory);
         drop(entries);
         if !leaving.is_empty() || gone.iter().any(|one| matches!(one.place, Place::Disk)) {
@@ -134,7 +134,7 @@ impl Results {
         handle
     }
 
-    /// Sees to it that a value is gone when it is too old, also if nobody keeps another.
+    /// Starts a task that removes values when they expire, also if no other is stored.
     fn watch(&self) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         if self.watched.swap(true, Ordering::Relaxed) {
@@ -148,7 +148,7 @@ impl Results {
                     let Some(entries) = entries.upgrade() else { return };
                     let entries = entries.lock();
                     match entries.oldest() {
-                        Some(since) => since + KEPT,
+                        Some(since) => since + MAX_AGE,
                         None => return watched.store(false, Ordering::Relaxed),
                     }
                 };
@@ -157,14 +157,14 @@ impl Results {
                     return;
                 };
                 let mut entries = entries.lock();
-                for old in entries.clear_out(Instant::now(), KEPT, usize::MAX) {
+                for old in entries.clear_out(Instant::now(), MAX_AGE, usize::MAX) {
                     disk.remove(&old.handle);
                 }
             }
         });
     }
 
-    /// The value of a handle, unless it is unknown, too old, gone or not for this reader.
+    /// The value of a handle, unless it is unknown, expired, evicted or not for this reader.
     pub async fn read(&self, handle: &str, reader: &Owner) -> Option<Stored> {
         let (value, place) = self.find(handle, reader, Instant::now())?;
         let whole = match place {
@@ -185,7 +185,7 @@ impl Results {
     ) -> Option<(Range<usize>, Option<Bytes>)> {
         let entries = self.lock();
         let found = entries.find(handle)?;
-        if !reader.may_read(&found.owner) || now.duration_since(found.since) >= KEPT {
+        if !reader.may_read(&found.owner) || now.duration_since(found.since) >= MAX_AGE {
             return None;
         }
         let place = match &found.place {
@@ -201,7 +201,7 @@ impl Results {
         self.disk.end();
     }
 
-    /// Writes and removes files where nobody waits for it. A value that cannot be written is gone, as if it were old.
+    /// Writes and removes files in the background. A value that cannot be written is dropped.
     fn tidy(&self, leaving: Vec<(String, Bytes)>, gone: Vec<Entry>) {
         let (entries, disk) = (Arc::clone(&self.entries), Arc::clone(&self.disk));
         let work = move || {
@@ -215,7 +215,7 @@ impl Results {
                     entries.remove(&handle);
                 } else if !entries.has_left(&handle) {
                     drop(entries);
-                    // Removed meanwhile: nobody would ever remove the file.
+                    // Evicted meanwhile: nothing else would remove it from disk.
                     disk.remove(&handle);
                 }
             }

@@ -26,7 +26,7 @@ use metamcp_calls::dispatch::{
     CallId, CallOptions, CloseMode, Dispatch, DispatchError, Effect, Effects, Limits, ServerView,
 };
 use metamcp_calls::failure::{Fact, Failure};
-use metamcp_calls::lifecycle::State as Stand;
+use metamcp_calls::lifecycle::State as SlotState;
 use metamcp_calls::notify::Pace;
 use metamcp_calls::pool::{ConnId, ServerId};
 use metamcp_calls::replay::Delivery;
@@ -91,7 +91,6 @@ pub struct UpstreamRequest {
 }
 
 impl UpstreamRequest {
-    /// Its method.
     pub fn method(&self) -> &'static str {
         self.verbatim.as_ref().map_or("tools/call", |verbatim| verbatim.method)
     }
@@ -123,7 +122,6 @@ impl std::fmt::Debug for ResultMapper {
 pub enum CallOutcome {
     /// The server's result, byte for byte.
     Result(Bytes),
-    /// Anything else.
     Failed(CallError),
     /// The caller cancelled it: no response may be sent.
     Cancelled,
@@ -136,8 +134,7 @@ pub(crate) struct Pending {
     /// Where its message ends in the stream of the connection it was last sent on.
     sent_end: u64,
     /// Server requests that the client has not answered yet.
-    asked: u32,
-    /// Its input-required retries.
+    open_requests: u32,
     input_retries: Option<Box<InputRetries>>,
     record: CallRecord,
 }
@@ -150,9 +147,7 @@ impl Pending {
 }
 
 pub(crate) enum Slot {
-    /// Its process is starting.
     Starting { unwanted: bool },
-    /// It runs.
     Live { conn: Arc<Connection>, life: Arc<connect::Life> },
 }
 
@@ -182,7 +177,7 @@ pub struct Timing {
     pub line_bytes: usize,
     /// The most tools stored per server.
     pub tools: usize,
-    /// Delay before clients are told that a list changed, if they are.
+    /// Delay before clients are notified that a list changed, if they are.
     pub notify: Option<Pace>,
 }
 
@@ -198,11 +193,10 @@ pub struct Router {
     pub(crate) level: Mutex<Option<Level>>,
     /// Union of the capabilities that clients of the stateless era declared so far.
     declared: Mutex<Declared>,
-    /// Calls suspended until their clients answered; then they are retried.
+    /// Calls suspended until their clients answer.
     input_required: input_required::Table,
     server_capabilities: server_capabilities::ServerCapabilities,
     silences: Arc<call_progress::Silences>,
-    /// Notifies clients of changes.
     pub change_notifier: Arc<ChangeNotifier>,
     /// Logins that clients were asked to complete, by session and address.
     offered: Mutex<HashSet<(u64, String)>>,
@@ -294,7 +288,7 @@ impl Router {
             caller,
             key: 0,
             sent_end: u64::MAX,
-            asked: 0,
+            open_requests: 0,
             input_retries: None,
             record,
         };
@@ -317,7 +311,7 @@ impl Router {
     }
 
     /// A client of the stateless era declares its capabilities, an object. Servers with a handshake receive them at
-    /// start, since they are told only once what later calls may need.
+    /// start, since capabilities that later calls may need can be declared only then.
     pub fn declare(&self, capabilities: &[u8]) {
         let mut declared = self.declared.lock();
         if declared.last != capabilities {
@@ -329,7 +323,7 @@ impl Router {
     }
 
     /// The capabilities of the clients behind the gateway.
-    fn able(&self) -> Value {
+    fn client_capabilities(&self) -> Value {
         let declared = self.declared.lock().all.clone();
         match self.attached().pop() {
             Some(client) => meta::merged(client.capabilities(), &declared),
@@ -376,7 +370,7 @@ impl Router {
         woken
     }
 
-    /// Why a server that was started is not there; `None` if it may be started again.
+    /// Why a server that was started is unavailable; `None` if it may be started again.
     pub fn why_not(&self, server: ServerId) -> Option<DispatchError> {
         let now = self.clock.now();
         self.lock().dispatch.why_not(server, now)
@@ -390,7 +384,7 @@ impl Router {
         });
         match live {
             Some(conn) => connect::list_changed(self, &conn),
-            // Whoever needs the server next gets the reason why it cannot start.
+            // The next caller gets the reason why it cannot start.
             None => drop(self.wake(server)),
         }
     }
@@ -435,8 +429,8 @@ impl Router {
     /// Calls of one responder that have no response yet.
     pub fn calls_of(&self, responder: &Arc<dyn Responder>) -> usize {
         let is_its = |pending: &Pending| pending.is_of(responder, None);
-        let asked = self.input_required.count_of(is_its);
-        asked + self.lock().dispatch.find(is_its).len()
+        let suspended = self.input_required.count_of(is_its);
+        suspended + self.lock().dispatch.find(is_its).len()
     }
 
     /// Waits until no process is left.
@@ -450,7 +444,7 @@ impl Router {
     // -- carrying out what the dispatch decides --
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic under the lock would be our bug in one call; the others shall go on.
+        // A panic under the lock would be a bug in one call; the others must continue.
         self.state.lock()
     }
 
@@ -478,8 +472,8 @@ impl Router {
             for effect in effects.drain(..) {
                 match effect {
                     Effect::Send { conn, call } => {
-                        if let Err(verdict) = self.send(&mut state, conn, call) {
-                            refused.push((call, verdict));
+                        if let Err(error) = self.send(&mut state, conn, call) {
+                            refused.push((call, error));
                         }
                     }
                     Effect::Abandon { conn, call, attempt } => {
@@ -496,8 +490,8 @@ impl Router {
                 break;
             }
             let now = self.clock.now();
-            for (call, verdict) in refused.drain(..) {
-                state.dispatch.refuse(call, verdict, now, &mut effects);
+            for (call, error) in refused.drain(..) {
+                state.dispatch.refuse(call, error, now, &mut effects);
             }
         }
         let unseen = !state.watched && state.dispatch.is_waited_for();
@@ -523,15 +517,15 @@ impl Router {
                 }
                 Effect::List { conn, .. } => connect::list(&me, conn),
                 Effect::Probe { conn } => connect::probe(&me, conn),
-                Effect::Close { conn, mode: shut } => self.shut(conn, shut),
-                Effect::Answer { server, payload, error: verdict } => {
-                    let outcome = match verdict {
+                Effect::Close { conn, mode } => self.close(conn, mode),
+                Effect::Answer { server, payload, error } => {
+                    let outcome = match error {
                         DispatchError::Cancelled => CallOutcome::Cancelled,
-                        verdict => {
-                            if verdict.wants_login() {
+                        error => {
+                            if error.wants_login() {
                                 self.offer_login(server, &payload.caller);
                             }
-                            CallOutcome::Failed(self.failed(&payload.request, verdict))
+                            CallOutcome::Failed(self.failed(&payload.request, error))
                         }
                     };
                     self.answer(payload, outcome, self.clock.now());
@@ -559,8 +553,8 @@ impl Router {
         }
         let id = connection.id_for(number_of(call, attempts));
         let (request, key) = (&pending.request, pending.key);
-        let told = connection.is_stateless().then(|| self.told(pending));
-        let stateless = told.as_ref().map(|(capabilities, level)| message::Stateless {
+        let client = connection.is_stateless().then(|| self.client_params(pending));
+        let stateless = client.as_ref().map(|(capabilities, level)| message::Stateless {
             capabilities: capabilities.as_bytes(),
             level: level.as_deref(),
         });
@@ -593,10 +587,10 @@ impl Router {
         }
     }
 
-    /// What a stateless server is told with a call: the capabilities of the client behind it, and the log level it
+    /// What a stateless server receives with each call: the capabilities of the client behind it, and the log level it
     /// wants. A caller's own lock is taken inside the router's here, and never the other way round.
-    fn told(&self, pending: &Pending) -> (String, Option<Bytes>) {
-        let able =
+    fn client_params(&self, pending: &Pending) -> (String, Option<Bytes>) {
+        let capabilities =
             metamcp_wire::handshake::relayed_capabilities(&pending.caller.client.capabilities());
         let own = pending.request.meta.as_deref();
         let own = own.and_then(|raw| object::pick(raw, [meta::LOG_LEVEL]).ok()?[0]);
@@ -605,19 +599,20 @@ impl Router {
             None if pending.caller.responder.is_stateless() => None,
             None => self.level.lock().clone(),
         };
-        (able.to_string(), level)
+        (capabilities.to_string(), level)
     }
 
-    /// Tells the child that this call was cancelled.
+    /// Notifies the server that this call was cancelled.
     fn abandon(state: &State, conn: ConnId, call: CallId, attempt: u32) {
         let Some(Slot::Live { conn: connection, .. }) = state.slots.get(&conn) else { return };
         let Some(id) = connection.forget_call(number_of(call, attempt)) else { return };
-        let params =
-            format!("{{\"requestId\":{id},\"reason\":\"nobody waits for the answer any more\"}}");
+        let params = format!(
+            "{{\"requestId\":{id},\"reason\":\"the caller no longer waits for the response\"}}"
+        );
         connection.notify("notifications/cancelled", Some(params.as_bytes()));
     }
 
-    fn shut(&self, conn: ConnId, shut: CloseMode) {
+    fn close(&self, conn: ConnId, mode: CloseMode) {
         let mut state = self.lock();
         match state.slots.get_mut(&conn) {
             Some(Slot::Starting { unwanted }) => *unwanted = true,
@@ -626,7 +621,7 @@ impl Router {
                 conn.forget_requests();
                 let transport = Arc::clone(&conn.transport);
                 drop(state);
-                match shut {
+                match mode {
                     CloseMode::Immediate => transport.kill(),
                     CloseMode::Graceful => {
                         task::spawn("close", async move { transport.close().await });
@@ -660,13 +655,13 @@ impl Router {
             })
             .collect();
         let delivery = |call: CallId| delivered.get(&call).copied().unwrap_or(Delivery::Sent);
-        let told = state
+        let server = state
             .dispatch
             .pool()
             .slot(conn)
-            .filter(|held| held.state != Stand::Closed)
-            .map(|held| held.server);
-        self.tell_lost(told, &failure, delivered.len());
+            .filter(|slot| slot.state != SlotState::Closed)
+            .map(|slot| slot.server);
+        self.log_disconnect(server, &failure, delivered.len());
         state.dispatch.lost(conn, failure, &delivery, now, &mut effects);
         self.carry_out(state, effects);
         for client in self.attached() {
@@ -675,11 +670,11 @@ impl Router {
     }
 
     /// Logs every disconnect except those that were requested.
-    fn tell_lost(&self, server: Option<ServerId>, failure: &Failure, calls: usize) {
+    fn log_disconnect(&self, server: Option<ServerId>, failure: &Failure, calls: usize) {
         let Some(entry) = server.and_then(|server| self.entry(server)) else { return };
         let fact = failure.fact.to_string();
         let fact = redact(&fact, entry.config.secrets());
-        tracing::warn!("server {:?} {fact} ({calls} calls under way)", entry.name);
+        tracing::warn!("server {:?} {fact} ({calls} calls in flight)", entry.name);
     }
 
     /// Ends starts that take too long, with the stderr so far: it may be the only hint at what they wait for.
@@ -712,7 +707,7 @@ fn number_of(call: CallId, attempts: u32) -> u64 {
     call.0.number() * 2 + u64::from(attempts % 2)
 }
 
-/// The call and attempt that a number stands for.
+/// The call and attempt behind a number.
 fn from_number(number: u64) -> Option<(CallId, u32)> {
     Some((CallId(Key::from_number(number / 2)?), u32::from(number % 2 == 1)))
 }
@@ -723,7 +718,7 @@ async fn sweep(router: Weak<Router>) {
     let Some(clock) = router.upgrade().map(|router| router.clock) else { return };
     loop {
         let Some(strong) = router.upgrade() else { break };
-        let (wake, look) = {
+        let (wake, check) = {
             let mut state = strong.lock();
             state.armed = state.dispatch.wake();
             state.watched = state.dispatch.is_waited_for();
@@ -731,7 +726,7 @@ async fn sweep(router: Weak<Router>) {
         };
         let rearmed = strong.rearm.notified();
         tokio::select! {
-            () = tokio::time::sleep_until(look) => {
+            () = tokio::time::sleep_until(check) => {
                 let now = clock.now();
                 if now >= wake {
                     strong.end_overdue_starts(now);

@@ -1,6 +1,6 @@
 //! How clients reach the gateway.
 //! Owns: sessions and their transports.      Never: knows servers or tools.
-//! In: bytes of clients.  Out: bytes to them, each message on its lane.
+//! In: bytes of clients.  Out: bytes to them, each message on its stream.
 //! Tests: `metamcp/tests/`, with real clients.
 
 pub mod http;
@@ -24,15 +24,15 @@ pub use session::Session;
 pub enum Ended {
     /// The client closed its end.
     ClientGone,
-    /// A signal asked for it.
+    /// A signal requested it.
     Requested,
 }
 
-/// How often it is looked whether calls in flight are done.
+/// How often the drain checks whether calls in flight have ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(5);
 
-/// Waits until every child is gone and what was learnt is kept. The escalation has begun; `shutdown` knows how many
-/// signals it takes to kill what is left.
+/// Waits until every child is gone and the usage history is saved. The escalation has begun; `shutdown` knows how many
+/// signals it takes to kill the rest.
 async fn wind_up(gateway: &Gateway, stop: &mut mpsc::Receiver<()>, mut shutdown: Shutdown) {
     let now = || gateway.router.clock.now();
     let killed = async {
@@ -52,10 +52,10 @@ async fn wind_up(gateway: &Gateway, stop: &mut mpsc::Receiver<()>, mut shutdown:
             }
         }
     };
-    let kept = async {
+    let saved = async {
         if let Some(usage_history) = &gateway.usage_history {
             usage_history.finish().await;
         }
     };
-    tokio::join!(emptied, kept);
+    tokio::join!(emptied, saved);
 }

@@ -1,6 +1,6 @@
-//! What results and arguments of tools look like: learnt from calls, results kept on this machine.
-//! Owns: the shapes and their file.      Never: keeps a value, shows one principal what another's calls looked like (keys
-//! of a result can be data too), waits for the disk on the path of a call.
+//! Shapes of tool results and arguments, inferred from calls; those of results are stored on this machine.
+//! Owns: the shapes and their file.      Never: stores a value, shows one principal the shapes of another's calls (keys of
+//! a result can be data too), waits for the disk on the path of a call.
 //! In: records of calls, from `observe`.  Out: JSON Schemas for declarations.
 //! Tests: below; `metamcp_tools::declarations::observed` for the shapes themselves.
 
@@ -22,24 +22,24 @@ use crate::{compute, task};
 const FILE: &str = "shapes.json";
 /// The form of the file. Another one is not read, and replaced.
 const VERSION: u64 = 1;
-/// Longest shape kept; a longer one tells a model more than it can use.
+/// Longest shape stored; a longer one is of no use to a model.
 const MAX_SHAPE: usize = 4 * 1024;
-/// Most tools remembered.
+/// Most tools with a shape.
 const MAX_TOOLS: usize = 2_000;
-/// Longest file read, some way above what this writes.
+/// Longest file read, well above what this writes.
 const MAX_FILE: u64 = 16 * 1024 * 1024;
-/// Longest result looked at: parsing more would cost the gateway's own thread.
+/// Longest result parsed: more would take too long.
 const MAX_RESULT: usize = 256 * 1024;
-/// Results up to this size are looked at where they arrive, in less than 100 us; longer ones elsewhere.
+/// Results up to this size are parsed inline, in less than 100 us; longer ones on a compute thread.
 pub(crate) const SHORT_RESULT: usize = 4 * 1024;
-/// Longest arguments looked at.
+/// Longest arguments parsed.
 const MAX_ARGUMENTS: usize = 16 * 1024;
-/// Calls of one tool whose arguments are looked at: what is not seen by then is an exception.
+/// Calls of one tool whose arguments are parsed: later ones rarely add anything.
 const MAX_USES: u32 = 8;
-/// Principals whose shapes are remembered at once; the one heard of longest ago is forgotten for a new one.
+/// Most principals with shapes; a new one evicts the least recently used.
 const MAX_PRINCIPALS: usize = 64;
-/// The one who started the gateway, over stdio or without tokens. Only what this one's calls looked like is written to
-/// disk: the file is the owner's, and principals of a listener are known to that listener alone.
+/// The user who started the gateway, over stdio or without tokens. Only this one's shapes are written to disk: the file
+/// is the owner's, and only a listener knows its principals.
 pub(crate) const OWNER: u64 = 0;
 
 /// See the module.
@@ -47,12 +47,12 @@ pub(crate) const OWNER: u64 = 0;
 pub struct Shapes {
     home: Arc<Path>,
     state: Arc<Mutex<State>>,
-    elsewhere: Arc<Elsewhere>,
+    parsing: Arc<Parsing>,
 }
 
-/// Results that are looked at elsewhere.
+/// Results that are being parsed on a compute thread.
 #[derive(Debug, Default)]
-struct Elsewhere {
+struct Parsing {
     count: AtomicUsize,
     done: Notify,
 }
@@ -60,18 +60,18 @@ struct Elsewhere {
 #[derive(Debug, Default)]
 struct State {
     of: HashMap<u64, LearnedShapes>,
-    /// Counts up with every look, so that the principal heard of longest ago is known.
+    /// Counts up with every use, to find the least recently used principal.
     now: u64,
-    /// Whether there is something for the file.
+    /// Whether the file has to be written.
     changed: bool,
 }
 
-/// What was learnt from one principal's calls.
+/// The shapes of one principal's calls.
 #[derive(Debug, Default)]
 struct LearnedShapes {
     /// Results, by `server:tool`.
     known: BTreeMap<String, Value>,
-    /// What arguments looked like, and how many were looked at; by server and tool, because every call asks.
+    /// Shapes of arguments, and how many were parsed; by server and tool, because every call looks them up.
     used: HashMap<String, HashMap<String, (u32, Value)>>,
     last: u64,
 }
@@ -104,12 +104,12 @@ impl Subscriber for Shapes {
         let Event::Call(record, payload) = event else { return };
         let (principal, server, tool) = (record.identity.principal, &*record.server, &*record.tool);
         let is_script = matches!(record.origin, Origin::Script(_));
-        // Declarations are for scripts, so only what they get is worth the parsing.
+        // Declarations are for scripts, so only their results are worth parsing.
         if is_script && let Some(result) = payload.result {
             if result.len() <= SHORT_RESULT {
                 self.saw(principal, server, tool, result);
             } else if result.len() <= MAX_RESULT {
-                self.see_elsewhere(record, result.clone());
+                self.parse_later(record, result.clone());
             }
         }
         let shows_use = is_script || matches!(record.origin, Origin::RunTool | Origin::Chain);
@@ -121,41 +121,41 @@ impl Subscriber for Shapes {
 }
 
 impl Shapes {
-    /// Shapes kept under `home`. Touches nothing yet.
+    /// Shapes stored under `home`. Touches nothing yet.
     pub fn new(home: &Path) -> Shapes {
-        Shapes { home: home.into(), state: Arc::default(), elsewhere: Arc::default() }
+        Shapes { home: home.into(), state: Arc::default(), parsing: Arc::default() }
     }
 
-    /// A tool's useful result, as it came.
+    /// Learns the shape of a tool's result.
     pub fn saw(&self, principal: u64, server: &str, tool: &str, result: &[u8]) {
         learn(&self.state, &self.home, principal, &format!("{server}:{tool}"), result);
     }
 
-    fn see_elsewhere(&self, record: &CallRecord, result: Bytes) {
+    fn parse_later(&self, record: &CallRecord, result: Bytes) {
         let (state, home) = (Arc::clone(&self.state), Arc::clone(&self.home));
         let id = format!("{}:{}", record.server, record.tool);
-        let (principal, elsewhere) = (record.identity.principal, Arc::clone(&self.elsewhere));
-        elsewhere.count.fetch_add(1, Ordering::AcqRel);
+        let (principal, parsing) = (record.identity.principal, Arc::clone(&self.parsing));
+        parsing.count.fetch_add(1, Ordering::AcqRel);
         task::spawn("shapes", async move {
-            // What cannot be read has no shape.
+            // Without JSON there is no shape.
             drop(compute::run(move || learn(&state, &home, principal, &id, &result)).await);
-            elsewhere.count.fetch_sub(1, Ordering::AcqRel);
-            elsewhere.done.notify_waiters();
+            parsing.count.fetch_sub(1, Ordering::AcqRel);
+            parsing.done.notify_waiters();
         });
     }
 
-    /// Waits until every result that came so far was looked at.
+    /// Waits until every result so far was parsed.
     pub async fn learnt(&self) {
         loop {
-            let done = self.elsewhere.done.notified();
-            if self.elsewhere.count.load(Ordering::Acquire) == 0 {
+            let done = self.parsing.done.notified();
+            if self.parsing.count.load(Ordering::Acquire) == 0 {
                 return;
             }
             done.await;
         }
     }
 
-    /// Arguments that worked, an object as it was written. Their shape is remembered while this process runs.
+    /// Learns the shape of arguments that worked, an object. It is stored in memory only.
     pub fn used(&self, principal: u64, server: &str, tool: &str, arguments: &[u8]) {
         if arguments.len() > MAX_ARGUMENTS {
             return;
@@ -189,7 +189,7 @@ impl Shapes {
         state.learnt(principal, &self.home).known.get(&format!("{server}:{tool}")).cloned()
     }
 
-    /// Writes what is new, beside everything else. What cannot be written is learnt again.
+    /// Writes new shapes in the background. After a failed write they are learnt again.
     pub fn keep(&self) {
         let mut state = self.lock();
         if !std::mem::take(&mut state.changed) {
@@ -222,7 +222,7 @@ fn learn(state: &Mutex<State>, home: &Path, principal: u64, id: &str, result: &[
     state.changed |= principal == OWNER;
 }
 
-/// What a script gets of a result: structured content, else text that is JSON. Plain text has no shape worth a type.
+/// The value a script receives: structured content, else text that is JSON. Plain text has no shape worth a type.
 fn useful(result: &[u8]) -> Option<Value> {
     let result: Value = serde_json::from_slice(result).ok()?;
     if result["isError"] == true {
@@ -259,7 +259,7 @@ fn write(home: &Path, known: &BTreeMap<String, Value>) {
     let shapes: Map<String, Value> =
         known.iter().map(|(id, shape)| (id.clone(), shape.clone())).collect();
     let whole = json!({ "version": VERSION, "shapes": shapes }).to_string();
-    // A shape that is lost is seen again.
+    // A lost shape is learnt again.
     if let Ok(directory) = Directory::home_or_create(home) {
         drop(directory.replace(FILE, whole.as_bytes()));
     }
@@ -272,7 +272,7 @@ mod tests {
     const OTHER: u64 = 7;
 
     #[test]
-    fn a_shape_is_learnt_kept_and_read_again() {
+    fn a_shape_is_learnt_stored_and_read_again() {
         let home = tempfile::tempdir().unwrap();
         let shapes = Shapes::new(home.path());
         shapes.saw(OWNER, "s", "t", br#"{"content":[{"type":"text","text":"{\"a\": 1}"}]}"#);
@@ -304,7 +304,7 @@ mod tests {
             assert_eq!(shapes.of(other, "s", &tool), None);
             assert_eq!(shapes.uses_of(other, "s", &tool), None);
         }
-        // The file is the owner's: it holds nothing of anybody else, and nobody else is told what is in it.
+        // The file is the owner's: it contains nothing of other principals, and they see nothing of it.
         write(home.path(), &shapes.lock().of[&OWNER].known);
         let later = Shapes::new(home.path());
         assert!(later.of(OWNER, "s", "of_0").is_some());
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_as_good_as_none() {
+    fn a_damaged_file_counts_as_missing() {
         let home = tempfile::tempdir().unwrap();
         for damage in
             ["", "{", "[]", r#"{"version":9,"shapes":{}}"#, r#"{"version":1,"shapes":[7]}"#]

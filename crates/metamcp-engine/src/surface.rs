@@ -54,7 +54,7 @@ use execute::CodeMode;
 use reply::ErrorObject;
 pub use scope::Scope;
 
-/// Longest name of a server or tool that was asked for and is recorded as it was written.
+/// Longest name of an unknown server or tool in a record.
 const MAX_NAME: usize = 200;
 
 /// Settings of the surface.
@@ -200,12 +200,12 @@ impl Finished {
         Finished::Refused(Box::new(object.clone()))
     }
 
-    /// A failure in the words of the compact surface; everything else as it is.
+    /// A failure worded for the compact surface; everything else unchanged.
     pub fn in_words(self) -> Finished {
         self.to(Audience::Compact)
     }
 
-    /// A failure in the words of its reader; everything else as it is.
+    /// A failure worded for its reader; everything else unchanged.
     pub fn to(self, audience: Audience) -> Finished {
         match self {
             Finished::Refused(object) => Finished::Result(object.to(audience).to_result()),
@@ -266,7 +266,7 @@ impl View {
             }
         };
         let [name, arguments, meta] = picked;
-        // It is forwarded to the server as it is.
+        // It is forwarded to the server unchanged.
         if let Some(Err(defect)) = meta.map(|meta| object::unambiguous(meta, MAX_RESULT_DEPTH)) {
             return invalid(format!("the _meta of tools/call cannot be used: {defect}"));
         }
@@ -355,7 +355,7 @@ impl Surface {
         Arc::clone(&last.redactor)
     }
 
-    /// A call was refused before the router saw it: it has a record all the same.
+    /// Publishes the record of a call that was refused before the router saw it.
     fn refused(&self, caller: &Caller, (server, tool): (&str, &str), error: &ErrorObject) {
         let observer = &self.router.observer;
         if observer.wants(Interest::CALLS) {
@@ -371,7 +371,7 @@ impl Surface {
         }
     }
 
-    /// A client searched and was shown these tools.
+    /// Publishes a search of a client, and the tools it was shown.
     fn searched(&self, caller: &Caller, query: &str, ids: &[String]) {
         let (identity, at) = (caller.client.identity(), self.router.clock.now());
         self.router.observer.publish(&Event::Search { identity: &identity, query, ids, at });

@@ -1,6 +1,6 @@
-//! Learning from use, on this machine only: which tool a client called after which search, remembered in one file.
-//! Owns: `<home>/habits.json`, when it is read and written, what a session searched for.      Never: looks at arguments or results, decides a rank,
-//! lets what one principal did move what another finds.
+//! Usage history, on this machine only: which tool a client called after which search, stored in one file.
+//! Owns: `<home>/habits.json`, when it is read and written, the recent searches of a session.      Never: reads arguments or results, decides a rank,
+//! lets the history of one principal affect the searches of another.
 //! In: searches and records of calls, from `observe`.  Out: a `Prior` for a query.
 //! Tests: `usage_history/tests.rs`, `usage_history/recent_searches.rs`, `metamcp/tests/usage_history.rs`.
 
@@ -29,30 +29,30 @@ pub use file::{Forgotten, UsageFile, UsageFileError};
 #[cfg(test)]
 mod tests;
 
-/// The file is written no more often, and looked at no more often for what other gateways wrote or a person removed.
+/// The least interval between writes of the file, and between reads that pick up changes of other gateways or a removal.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// How long the last write may take when the process ends; a home on a dead disk must not keep it.
+/// How long the last write may take when the process ends; a home on a dead disk must not block it.
 const LAST_WRITE: Duration = Duration::from_secs(2);
 
-/// Principals of a listener whose habits are remembered at once; the one heard of longest ago is forgotten for a new one.
+/// Most principals of a listener with a history; a new one evicts the least recently used.
 const MOST_OTHERS: usize = 64;
 
-/// Calls recorded and not yet looked at; then it is done where they are recorded.
+/// Most calls in the inbox; then they are processed where they are recorded.
 const MOST_WAITING: usize = 256;
 
-/// What is remembered of use, shared by all sessions of a gateway.
+/// The usage history, shared by all sessions of a gateway.
 #[derive(Debug)]
 pub struct UsageStore {
     file: UsageFile,
-    /// Locked for as long as a whole history takes to look through, so never by the thread that relays calls.
+    /// Locked while a whole history is scanned, so never by the thread that relays calls.
     state: Mutex<State>,
     inbox: Mutex<Inbox>,
-    /// One writer at a time; held by threads that may wait.
+    /// One writer at a time; locked by threads that may block.
     writing: Mutex<()>,
     changed: Notify,
     searches: Mutex<RecentSearches>,
-    /// Whether a call may belong to a search at all: those of clients that never search cost one look at this.
+    /// Whether a call may belong to a search at all: for clients that never search this is the only check.
     has_searches: AtomicBool,
 }
 
@@ -88,23 +88,22 @@ impl Subscriber for UsageStore {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Everything: what the file held, and what came after.
+    /// Everything: the file's content, and what was recorded since.
     known: UsageHistory,
-    /// What the file does not hold yet. Only this is ever added to it, so that gateways do not count each other's twice.
+    /// What is not in the file yet. Only this is ever added to it, so that gateways do not count each other's twice.
     fresh: UsageHistory,
-    /// Of principals of a listener, while this process runs: the file is the owner's, and they are known to that listener
-    /// alone.
+    /// Histories of a listener's principals, in memory only: the file is the owner's, and only that listener knows them.
     others: HashMap<u64, Other>,
-    /// Counts up with every look at one of them.
+    /// Counts up with every use of one of them.
     turns: u64,
 }
 
-/// What the thread that relays calls leaves for others.
+/// Calls recorded by the thread that relays them, processed later by other threads.
 #[derive(Debug, Default)]
 struct Inbox {
     calls: Vec<RecordedCall>,
-    /// When the file was last looked at.
-    looked: Option<Instant>,
+    /// When the file was last read.
+    last_read: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -138,7 +137,7 @@ impl State {
 }
 
 impl UsageStore {
-    /// A memory in a file, written in the background. Reads nothing yet. Must be called inside a runtime.
+    /// A history in a file, written in the background. Reads nothing yet. Must be called inside a runtime.
     pub fn start(file: UsageFile) -> Arc<UsageStore> {
         let usage_store = Arc::new(UsageStore {
             file,
@@ -160,22 +159,23 @@ impl UsageStore {
         usage_store
     }
 
-    /// Looks at the file if that is due.
+    /// Reads the file again if that is due.
     pub async fn refresh(self: &Arc<Self>, principal: u64) {
         let is_due = {
             let mut inbox = self.inbox();
-            let is_due = principal == OWNER && inbox.looked.is_none_or(|at| at.elapsed() >= EVERY);
+            let is_due =
+                principal == OWNER && inbox.last_read.is_none_or(|at| at.elapsed() >= EVERY);
             if is_due {
-                inbox.looked = Some(Instant::now());
+                inbox.last_read = Some(Instant::now());
             }
             is_due
         };
         if is_due {
-            self.blocking(UsageStore::look).await;
+            self.blocking(UsageStore::reread).await;
         }
     }
 
-    /// What a principal's habit says about a query; not for the thread that relays calls.
+    /// The prior of a principal's history for a query; not for the thread that relays calls.
     pub fn prior(&self, principal: u64, query: &str) -> Prior {
         let mut state = self.lock();
         match principal {
@@ -184,7 +184,7 @@ impl UsageStore {
         }
     }
 
-    /// Remembers the end of a call. Cheap; nothing is written here.
+    /// Records the outcome of a call. Cheap; nothing is written here.
     pub fn record(&self, principal: u64, words: &QueryWords, id: &str, ok: bool) {
         let is_full = {
             let mut inbox = self.inbox();
@@ -200,9 +200,9 @@ impl UsageStore {
         }
     }
 
-    /// Writes what is not written yet, for the end of the process.
+    /// Saves what is not written yet, for the end of the process.
     pub async fn finish(self: &Arc<Self>) {
-        // What takes longer is lost; it costs a habit of the last seconds.
+        // On a timeout only the history of the last seconds is lost.
         drop(tokio::time::timeout(LAST_WRITE, self.save()).await);
     }
 
@@ -212,15 +212,15 @@ impl UsageStore {
 
     async fn blocking(self: &Arc<Self>, work: fn(&UsageStore)) {
         let usage_store = Arc::clone(self);
-        // A panic in there leaves the memory as it was.
+        // A panic in there leaves the history as it was.
         drop(tokio::task::spawn_blocking(move || work(&usage_store)).await);
     }
 
-    /// Takes over what the file says now: other gateways may have learnt, a person may have removed it.
-    fn look(&self) {
+    /// Reads the file: other gateways may have added to it, a person may have removed it.
+    fn reread(&self) {
         match self.file.read() {
             Ok(read) => self.settle(read),
-            Err(error) => complain(&error),
+            Err(error) => log_error(&error),
         }
     }
 
@@ -233,7 +233,7 @@ impl UsageStore {
         match self.file.add(&fresh, unix_millis()) {
             Ok(all) => self.settle(all),
             Err(error) => {
-                complain(&error);
+                log_error(&error);
                 self.lock().fresh.merge(&fresh);
             }
         }
@@ -269,8 +269,8 @@ impl UsageStore {
     }
 }
 
-/// A gateway works without habits; who looks at the log learns why it has none.
-fn complain(error: &UsageFileError) {
+/// The gateway works without a usage history, so this is only logged.
+fn log_error(error: &UsageFileError) {
     let mut message = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(source) = cause {

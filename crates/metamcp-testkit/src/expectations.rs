@@ -105,7 +105,7 @@ const REFUSED_ANSWER: ExpectedOutcome = only(&["execution_failed"]).saying("not 
 
 /// An answer came whose id could be read, and which is too long.
 const OVERLONG_ANSWER: ExpectedOutcome =
-    only(&["limit_exceeded"]).saying("bytes, and a message may have");
+    only(&["limit_exceeded"]).saying("bytes, and the limit is");
 
 /// Every item at least once, in order.
 pub const EXPECTATIONS: &[Expectation] = &[

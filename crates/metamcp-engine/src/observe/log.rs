@@ -1,4 +1,4 @@
-//! Events as lines of the log. Only what the level wants is subscribed to, so a level that is off costs nothing.
+//! Events as log lines. Only events of the enabled levels are subscribed to, so a disabled level costs nothing.
 
 use metamcp_calls::breaker::Phase;
 use metamcp_calls::lifecycle::State;
@@ -113,7 +113,7 @@ fn pool(server: &str, change: &PoolChange) {
             tracing::debug!(server, waited = duration(*waited), "pool slot granted");
         }
         PoolChange::Queued { ahead } => tracing::debug!(server, ahead, "waits for a pool slot"),
-        PoolChange::Withdrawn => tracing::debug!(server, "waits for a pool slot no more"),
+        PoolChange::Withdrawn => tracing::debug!(server, "no longer waits for a pool slot"),
         PoolChange::Evicted => tracing::debug!(server, "idle connection evicted"),
         PoolChange::IdleTimeout => tracing::debug!(server, "idle connection timed out"),
     }
@@ -121,7 +121,7 @@ fn pool(server: &str, change: &PoolChange) {
 
 fn login(server: &str, change: LoginChange) {
     match change {
-        LoginChange::Needed => tracing::warn!("the server {server:?} wants a person to sign in"),
+        LoginChange::Needed => tracing::warn!("the server {server:?} needs a person to sign in"),
         LoginChange::Started => tracing::info!("signing in at {server:?}: waiting for a person"),
         LoginChange::Granted => tracing::info!("signed in at {server:?}"),
         LoginChange::Refreshed => tracing::info!("the token for {server:?} was refreshed"),

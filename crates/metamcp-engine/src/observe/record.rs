@@ -1,4 +1,4 @@
-//! The record of one call: who made it, by which way, to which tool, when, and how it ended.
+//! The record of one call: who made it, its origin, its tool, when, and how it ended.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -12,13 +12,13 @@ use metamcp_wire::object;
 /// Who makes calls: one session of one client of one principal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Whose token was shown; zero for the owner of the process.
+    /// The principal of the token; zero for the owner of the process.
     pub principal: u64,
     /// The same for people: `owner`, `token:NAME`, `sub:NAME`.
     pub principal_name: Arc<str>,
     /// Unique in the life of the process. Not the id in the protocol, which is as good as a password.
     pub session: u64,
-    /// What the client calls itself, once it has said so.
+    /// Name and version of the client, after its handshake.
     pub client: Option<ClientInfo>,
 }
 
@@ -44,7 +44,7 @@ impl Identity {
     }
 }
 
-/// By which way a call was made.
+/// What made a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// `mcp_call`.
@@ -82,28 +82,28 @@ impl Origin {
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The server gave a result.
+    /// The server returned a result.
     Ok,
-    /// The server gave a result that says the tool failed.
+    /// The server returned a result with `isError`.
     ToolError,
     /// The server answered with a JSON-RPC error.
     RpcError,
     /// The server's response cannot be used.
     BadResponse,
-    /// The server wants something of the client first; the client comes back with another call.
+    /// The server answered with `input_required`; the client retries with another call.
     InputRequired,
     /// The dispatch ended it, for this reason.
     Failed(&'static str),
     /// It was refused before the dispatch saw it, with this error code.
     Refused(&'static str),
-    /// Its caller did not want it any more.
+    /// Its caller cancelled it.
     Cancelled,
 }
 
 static IS_ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"isError\""));
 
 impl Verdict {
-    /// Of a result. Most have no `isError` at all, which is found out without reading them as JSON.
+    /// For a result. Most have no `isError` at all, which a byte search finds without parsing.
     pub fn of_result(result: &[u8]) -> Verdict {
         let is_error = IS_ERROR.find(result).is_some()
             && object::pick(result, ["isError"]).is_ok_and(|[flag]| flag == Some(b"true"));
@@ -122,7 +122,7 @@ impl Verdict {
         }
     }
 
-    /// Whether the tool did what it was called for; `None` where the end says nothing about the tool.
+    /// Whether the tool succeeded; `None` where the outcome says nothing about the tool.
     pub fn tool_worked(self) -> Option<bool> {
         match self {
             Verdict::Ok => Some(true),
@@ -146,10 +146,10 @@ pub struct CallRecord {
     pub tool: Arc<str>,
     pub method: &'static str,
     pub arrived: Moment,
-    /// When it was first put on the wire, if it was. Until then it waited for a start, a slot or its turn.
+    /// When it was first sent, if it was. Until then it waited for a start, a slot or in a queue.
     pub sent: Option<Moment>,
     pub ended: Moment,
-    /// How often it was put on the wire.
+    /// How often it was sent.
     pub attempts: u32,
     pub verdict: Verdict,
     /// Bytes of its arguments and of the server's result.
@@ -160,7 +160,7 @@ pub struct CallRecord {
 }
 
 impl CallRecord {
-    /// A call that arrives now. The rest is filled in on its way.
+    /// A call that arrives now. The rest is filled in later.
     pub fn arriving(
         identity: Arc<Identity>,
         origin: Origin,

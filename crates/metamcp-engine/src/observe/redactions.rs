@@ -21,7 +21,7 @@ impl Subscriber for Redactions {
     fn on_event(&self, event: &Event<'_>) {
         if let Event::Redaction { removed } = event {
             let so_far = self.0.fetch_add(*removed, Ordering::Relaxed) + removed;
-            tracing::info!("redacted {removed} secrets in an answer, {so_far} so far");
+            tracing::info!("redacted {removed} secrets in a response, {so_far} so far");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Notices of changes in the folders of some files. The folders are watched, since a file that is replaced by a rename
-//! is another file afterwards.
+//! File notifications by inotify. The directories are watched, since a file that is replaced by a rename is another
+//! file afterwards.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -13,9 +13,9 @@ use tokio::sync::Notify;
 /// Enough for a thread that only waits.
 const STACK: usize = 64 * 1024;
 
-/// See the module. Where the system has no notices to give, none come, and the files are looked at from time to time.
+/// See the module. Without inotify there are no notifications, and polling has to do.
 pub(super) struct Folders {
-    heard: Arc<Notify>,
+    changed: Arc<Notify>,
 }
 
 impl Folders {
@@ -29,31 +29,31 @@ impl Folders {
         let names: HashSet<OsString> =
             all.iter().filter_map(|file| Some(file.file_name()?.to_owned())).collect();
         let folders: HashSet<&Path> = all.iter().filter_map(|file| file.parent()).collect();
-        let heard = Arc::new(Notify::new());
+        let changed = Arc::new(Notify::new());
         if let Some(source) = start(&folders) {
-            let tell = Arc::clone(&heard);
-            let listen = move || listen(&source, &names, &tell);
-            // Without the thread there are no notices.
+            let notify = Arc::clone(&changed);
+            let listen = move || listen(&source, &names, &notify);
+            // Without the thread there are no notifications.
             drop(std::thread::Builder::new().name("config".into()).stack_size(STACK).spawn(listen));
         }
-        Folders { heard }
+        Folders { changed }
     }
 
-    /// Waits until one of the files was written, replaced or removed. What happens while nobody waits is kept.
+    /// Waits until one of the files was written, replaced or removed. A change while nobody waits is not lost.
     pub(super) async fn changed(&self) {
-        self.heard.notified().await;
+        self.changed.notified().await;
     }
 }
 
-fn listen(source: &Inotify, names: &HashSet<OsString>, tell: &Notify) {
+fn listen(source: &Inotify, names: &HashSet<OsString>, notify: &Notify) {
     loop {
         match source.read_events() {
             Ok(events) => {
-                // A notice without a name is about the folder, or says that some were lost.
+                // An event without a name is about the directory, or a queue overflow.
                 let ours =
                     |name: &Option<OsString>| name.as_ref().is_none_or(|name| names.contains(name));
                 if events.iter().any(|event| ours(&event.name)) {
-                    tell.notify_one();
+                    notify.notify_one();
                 }
             }
             Err(Errno::EINTR) => {}
@@ -70,7 +70,7 @@ fn start(folders: &HashSet<&Path>) -> Option<Inotify> {
         | AddWatchFlags::IN_DELETE
         | AddWatchFlags::IN_ONLYDIR;
     for folder in folders {
-        // A folder that is not there yet, or may not be watched, is looked at from time to time.
+        // A directory that does not exist yet, or may not be watched, is polled.
         source.add_watch(*folder, wanted).ok();
     }
     Some(source)

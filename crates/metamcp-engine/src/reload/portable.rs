@@ -1,4 +1,4 @@
-//! Systems without notices of changed folders: the files are looked at from time to time, and that is all.
+//! Systems without inotify: the files are polled.
 
 use std::path::PathBuf;
 

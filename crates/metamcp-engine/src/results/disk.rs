@@ -1,5 +1,5 @@
-//! Values on disk, in files that have no name: whatever ends this process, the system gives their room back. What older
-//! gateways left under a name is removed once they are gone.
+//! Values on disk, in unlinked files: however this process ends, the system frees their space. Named files of older
+//! versions are removed once their gateways have ended.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -18,13 +18,12 @@ use crate::files::Directory;
 
 /// The directory below the home in which the files are made.
 const FOLDER: &str = "results";
-/// From this size on a file takes no further values: it is given back when the last of its values is gone, so a larger
-/// one would hold on to more.
+/// From this size on a file takes no further values: its space is freed with its last value, so a larger one would
+/// occupy more for longer.
 const FULL: u64 = 32 * 1024 * 1024;
-/// What an older gateway left is removed after this long even if something lives under its number, which is another
-/// program then.
+/// Files of an older gateway are removed after this long even if a process has its PID, which was reused then.
 const LEFT_BEHIND_MS: u64 = 2 * 60 * 60 * 1000;
-/// Entries looked at while removing.
+/// Most directory entries read while removing.
 const MOST: usize = 100_000;
 
 /// See the module.
@@ -36,9 +35,9 @@ pub(super) struct Disk {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The file that takes the next value, and where it ends.
+    /// The file that takes the next value, and its end.
     filling: Option<(Arc<File>, u64)>,
-    /// Where each value lies. A file is closed, and with that gone, when nothing here needs it.
+    /// Where each value is. A file is closed, and with that freed, when no value is left in it.
     values: HashMap<String, Place>,
 }
 
@@ -54,17 +53,17 @@ impl Disk {
         Disk { home: home.to_owned(), state: Mutex::default() }
     }
 
-    /// Whether the value is there now.
+    /// Writes a value; false if that failed.
     pub(super) fn write(&self, handle: &str, bytes: &[u8]) -> bool {
         let taken = self.lock().filling.take();
         let (file, start) = match taken {
             Some(filling) => filling,
-            None => match nameless(&self.home) {
+            None => match unlinked(&self.home) {
                 Ok(file) => (Arc::new(file), 0),
                 Err(_) => return false,
             },
         };
-        // Only one writes at a time: whoever comes meanwhile makes a file of their own.
+        // One writer per file: a concurrent one creates a file of its own.
         let written = file.write_all_at(bytes, start).is_ok();
         let end = start + bytes.len() as u64;
         let mut state = self.lock();
@@ -94,7 +93,7 @@ impl Disk {
         }
     }
 
-    /// Gives everything back.
+    /// Frees everything.
     pub(super) fn end(&self) {
         *self.lock() = State::default();
     }
@@ -104,8 +103,8 @@ impl Disk {
     }
 }
 
-/// A file that nobody else can open, and that is gone when it is closed.
-fn nameless(home: &Path) -> io::Result<File> {
+/// A file that is unlinked right away: no other process can open it, and closing it frees its space.
+fn unlinked(home: &Path) -> io::Result<File> {
     let folder = Directory::home_or_create(home)
         .and_then(|home| home.inside_or_create(FOLDER))
         .map_err(io::Error::other)?;
@@ -117,7 +116,7 @@ fn nameless(home: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// What gateways left below a home that were ended before they could remove it.
+/// Files below a home of gateways that ended before they could remove them.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct LeftBehind {
     /// Files.
@@ -126,7 +125,7 @@ pub struct LeftBehind {
     pub bytes: u64,
 }
 
-/// Looks for what was left behind, and removes it if `remove` says so.
+/// Finds such files, and removes them if `remove` says so.
 pub fn left_behind(home: &Path, remove: bool) -> LeftBehind {
     let mut found = LeftBehind::default();
     let Ok(Some(all)) = Directory::home(home).and_then(|home| match home {
@@ -147,12 +146,12 @@ pub fn left_behind(home: &Path, remove: bool) -> LeftBehind {
                 found.bytes +=
                     std::fs::metadata(directory.path().join(&file)).map_or(0, |about| about.len());
                 if remove {
-                    // What cannot be removed stays for the next.
+                    // A failed removal is retried by the next gateway.
                     drop(directory.remove(&file));
                 }
             }
         } else {
-            // The name of a file lives for a moment, unless its process was ended in it.
+            // A file has a name only for a moment, unless its process ended in it.
             found.files += 1;
             found.bytes += std::fs::metadata(all.path().join(&name)).map_or(0, |about| about.len());
         }
@@ -163,12 +162,12 @@ pub fn left_behind(home: &Path, remove: bool) -> LeftBehind {
     found
 }
 
-/// Whether the gateway that an entry belongs to may still run: older ones begin theirs with their number, and the name
-/// of a file without one lasts for less than the first look at it.
+/// Whether the gateway that an entry belongs to may still run: older ones start the name with their PID; a file without
+/// one is unlinked at once.
 fn is_in_use(name: &str) -> bool {
     let Some((number, _)) = name.split_once('-') else { return true };
     let Ok(number) = number.parse::<i32>() else { return true };
-    // One that we may not ask about lives too.
+    // A process that we may not signal is alive too.
     number > 0 && kill(Pid::from_raw(number), None) != Err(nix::errno::Errno::ESRCH)
 }
 
@@ -177,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_has_a_name_and_room_is_given_back() {
+    fn files_are_unlinked_and_space_is_freed() {
         let home = tempfile::tempdir().unwrap();
         let disk = Disk::under(home.path());
         assert!(disk.write("a", b"first") && disk.write("b", b"second"));
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_dead_left_is_removed_and_what_the_living_have_is_not() {
+    fn files_of_ended_gateways_are_removed_and_those_of_running_ones_are_not() {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join(FOLDER);
         let dead = {

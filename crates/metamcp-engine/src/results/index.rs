@@ -1,4 +1,4 @@
-//! What is kept, in the order it came, and how much of it is whose. Nothing here takes longer the more is kept.
+//! The index of stored values: their order, and the bytes of each principal. No operation slows down with their number.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::{Entry, Place};
 
-/// Values of one principal. A script can keep two thousand in a moment; nobody comes back to so many.
+/// Most values of one principal. A script can store two thousand in a moment; no conversation uses so many.
 pub(super) const MAX_VALUES: usize = 10_000;
 
 /// See the module.
@@ -22,14 +22,14 @@ pub(super) struct ResultIndex {
     memory: Sizes,
 }
 
-/// What one principal keeps: all of it, and what of it is in memory.
+/// The values of one principal: all, and those in memory.
 #[derive(Debug, Default)]
 struct Share {
     all: BTreeSet<u64>,
     memory: BTreeSet<u64>,
 }
 
-/// Bytes by principal, with the one at hand that has the most.
+/// Bytes by principal, ordered so that the largest is found at once.
 #[derive(Debug, Default)]
 struct Sizes {
     total: usize,
@@ -57,7 +57,7 @@ impl Sizes {
 }
 
 impl ResultIndex {
-    /// Keeps a value that is in memory.
+    /// Adds a value in memory.
     pub(super) fn put(&mut self, one: Entry) {
         self.last += 1;
         let (who, at) = (one.owner.principal, self.last);
@@ -74,14 +74,13 @@ impl ResultIndex {
         self.entries.get(self.by_handle.get(handle)?)
     }
 
-    /// Since when the oldest is kept.
+    /// When the oldest was stored.
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.entries.first_key_value().map(|(_, one)| one.since)
     }
 
-    /// What has to go: what is too old, what is one too many of its principal's, and while all together is more than
-    /// `most`, the oldest of whoever keeps the most. The newest stays, and so does everything of those who keep less
-    /// than their share.
+    /// Evicts expired values, the oldest of a principal with too many, and while the total exceeds `most`, the oldest of
+    /// the principal with the most bytes. The newest stays, and so do the values of principals below their share.
     pub(super) fn clear_out(&mut self, now: Instant, age: Duration, most: usize) -> Vec<Entry> {
         let mut gone = Vec::new();
         while let Some((&at, _)) =
@@ -108,8 +107,8 @@ impl ResultIndex {
         gone
     }
 
-    /// What has to leave memory while there is more than `most` in it: the oldest of whoever has the most there, and the
-    /// newest never.
+    /// The values that have to move to disk while memory holds more than `most`: the oldest of the principal with the
+    /// most bytes there, never the newest.
     pub(super) fn leave(&mut self, most: usize) -> Vec<(String, Bytes)> {
         let mut leaving = Vec::new();
         while self.memory.total > most {
@@ -128,24 +127,22 @@ impl ResultIndex {
         leaving
     }
 
-    /// A value that was leaving is on disk. False if it is not kept any more.
+    /// A value was written to disk. False if it was evicted meanwhile.
     pub(super) fn has_left(&mut self, handle: &str) -> bool {
         let one = self.by_handle.get(handle).and_then(|at| self.entries.get_mut(at));
-        let is_kept = one.is_some();
+        let is_stored = one.is_some();
         if let Some(one) = one {
             one.place = Place::Disk;
         }
-        is_kept
+        is_stored
     }
 
-    /// Lets go of a value.
     pub(super) fn remove(&mut self, handle: &str) {
         if let Some(&at) = self.by_handle.get(handle) {
             self.take(at);
         }
     }
 
-    /// Lets go of everything.
     pub(super) fn clear(&mut self) {
         *self = ResultIndex { last: self.last, ..ResultIndex::default() };
     }
@@ -196,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_the_most_loses_and_nobody_else() {
+    fn only_the_principal_with_the_most_bytes_is_evicted() {
         let (mut index, now) = (ResultIndex::default(), Instant::now());
         put(&mut index, 1, "a", 30, now);
         for n in 0..4 {
@@ -204,8 +201,8 @@ mod tests {
             let gone = index.clear_out(now, AGE, 100);
             assert_eq!(names(&gone), if n < 2 { vec![] } else { vec![format!("b{}", n - 2)] });
         }
-        assert!(index.find("a").is_some(), "the oldest of all, of one who keeps little");
-        // What is over everything together stays while it is the newest.
+        assert!(index.find("a").is_some(), "the oldest of all, of a principal with few bytes");
+        // A value above the total limit stays while it is the newest.
         put(&mut index, 3, "c", 500, now);
         assert_eq!(names(&index.clear_out(now, AGE, 100)), [""; 0]);
         put(&mut index, 1, "d", 1, now);
@@ -213,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_values_are_kept_of_one_principal() {
+    fn the_number_of_values_per_principal_is_bounded() {
         let (mut index, now) = (ResultIndex::default(), Instant::now());
         put(&mut index, 1, "other", 1, now);
         for n in 0..MAX_VALUES + 3 {
@@ -229,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_left_by_the_oldest_of_whoever_has_the_most_there() {
+    fn the_oldest_of_the_largest_principal_moves_to_disk() {
         let (mut index, now) = (ResultIndex::default(), Instant::now());
         put(&mut index, 1, "a", 10, now);
         put(&mut index, 2, "b", 40, now);

@@ -20,12 +20,12 @@ fn a_value_is_found_until_it_is_old() {
     let (results, now) = (Results::new(home.path()), Instant::now());
     let handle = results.put_at(&ANYBODY, Bytes::from_static(b"[1]"), 0..3, now);
     assert!(results.find(&handle, &ANYBODY, now).is_some());
-    assert!(results.find(&handle, &ANYBODY, now + KEPT).is_none());
+    assert!(results.find(&handle, &ANYBODY, now + MAX_AGE).is_none());
     assert!(results.find("r0", &ANYBODY, now).is_none());
 }
 
 #[test]
-fn who_is_kept_to_a_toolset_reads_only_what_was_kept_there() {
+fn a_session_of_a_toolset_reads_only_what_was_stored_there() {
     let home = tempfile::tempdir().unwrap();
     let results = Results::new(home.path());
     let (docs, mail): (Owner, Owner) = (restricted_to("docs"), restricted_to("mail"));
@@ -40,7 +40,7 @@ fn who_is_kept_to_a_toolset_reads_only_what_was_kept_there() {
 }
 
 #[test]
-fn nobody_reads_what_somebody_else_kept() {
+fn no_principal_reads_the_values_of_another() {
     let home = tempfile::tempdir().unwrap();
     let results = Results::new(home.path());
     let of = |principal| Owner { principal, ..restricted_to("docs") };
@@ -56,7 +56,7 @@ fn nobody_reads_what_somebody_else_kept() {
 }
 
 #[test]
-fn what_is_too_much_for_memory_goes_to_disk_and_nothing_is_lost() {
+fn values_beyond_the_memory_limit_move_to_disk_and_none_is_lost() {
     let home = tempfile::tempdir().unwrap();
     let results = Results::with(home.path(), 1000);
     // Without a runtime files are written at once.
@@ -70,16 +70,16 @@ fn what_is_too_much_for_memory_goes_to_disk_and_nothing_is_lost() {
             assert_eq!(stored.value, bytes(400, b'0' + u8::try_from(n).unwrap()));
         }
     });
-    // Even while they are kept, nothing is there that a killed process would leave.
+    // Even while they are stored, there is no file that a killed process would leave.
     assert_eq!(std::fs::read_dir(home.path().join("results")).unwrap().count(), 0);
 }
 
 #[tokio::test]
-async fn a_value_is_gone_in_time_though_nobody_keeps_another() {
+async fn a_value_expires_though_no_other_is_stored() {
     let home = tempfile::tempdir().unwrap();
     let results = Results::with(home.path(), 1000);
     // The clock of values is the real one, so an old one is put rather than waited for.
-    let Some(then) = Instant::now().checked_sub(KEPT) else { return };
+    let Some(then) = Instant::now().checked_sub(MAX_AGE) else { return };
     results.put_at(&ANYBODY, bytes(400, b'x'), 0..400, then);
     while results.lock().oldest().is_some() {
         tokio::task::yield_now().await;
@@ -98,7 +98,7 @@ fn a_value_larger_than_memory_stays_while_it_is_the_newest() {
 }
 
 #[test]
-fn a_result_is_kept_whole_and_its_value_is_what_is_meant() {
+fn a_result_is_stored_whole_with_the_range_of_its_value() {
     let home = tempfile::tempdir().unwrap();
     let results = Results::new(home.path());
     let raw = Bytes::from_static(br#"{"content":[{"type":"text","text":"abc"}],"_meta":{}}"#);
@@ -108,7 +108,7 @@ fn a_result_is_kept_whole_and_its_value_is_what_is_meant() {
 }
 
 #[test]
-fn what_cannot_be_written_is_gone_and_the_rest_stays() {
+fn a_value_that_cannot_be_written_is_dropped_and_the_rest_stays() {
     let home = tempfile::tempdir().unwrap();
     std::fs::write(home.path().join("results"), "a file in its place").unwrap();
     let results = Results::with(home.path(), 100);

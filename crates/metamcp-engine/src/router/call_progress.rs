@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::{Caller, Responder};
 use crate::task;
 
-/// How long a server may be silent before the caller is told that its call has started; most are done by then, or have
+/// How long a server may be silent before the start of its call is reported; most calls have ended by then, or have
 /// reported progress themselves.
 const SILENCE: Duration = Duration::from_millis(250);
 /// Longest tool name in a message.
@@ -55,11 +55,12 @@ impl CallProgress {
     pub(super) fn own(&self, params: &[u8]) {
         let mut state = self.lock();
         let raw = object::pick(params, ["progress"]).ok().and_then(|[raw]| raw);
-        let said = raw.and_then(|raw| std::str::from_utf8(raw).ok()?.parse::<f64>().ok());
-        let params = match said.map(|said| (said, state.own(said))) {
+        let value = raw.and_then(|raw| std::str::from_utf8(raw).ok()?.parse::<f64>().ok());
+        let params = match value.map(|value| (value, state.own(value))) {
             // Byte for byte, unless its value would not exceed what was reported in the server's place.
-            Some((said, told)) if told != said => {
-                Cow::Owned(object::replace_member(params, "progress", told.to_string().as_bytes()))
+            Some((value, raised)) if raised != value => {
+                let raised = raised.to_string();
+                Cow::Owned(object::replace_member(params, "progress", raised.as_bytes()))
             }
             _ => Cow::Borrowed(params),
         };
@@ -71,15 +72,15 @@ impl CallProgress {
         let mut state = self.lock();
         let end = state.end(answered);
         if end.begin {
-            self.tell(0, None);
+            self.report(0, None);
         }
         if end.end {
-            self.tell(DONE, Some(DONE));
+            self.report(DONE, Some(DONE));
         }
     }
 
     /// Under the lock, so that nothing follows the end.
-    fn tell(&self, progress: u32, total: Option<u32>) {
+    fn report(&self, progress: u32, total: Option<u32>) {
         let mut params = json!({ "progress": progress, "message": self.name });
         if let Some(total) = total {
             params["total"] = total.into();
@@ -107,7 +108,7 @@ impl Silent for CallProgress {
     fn silent(&self) {
         let mut state = self.lock();
         if state.silent() {
-            self.tell(0, None);
+            self.report(0, None);
         }
     }
 }
@@ -135,8 +136,7 @@ impl Silences {
             let ready = queue.iter().take_while(|(at, _)| *at <= due).count();
             let ready: Vec<Weak<dyn Silent>> =
                 queue.drain(..ready).map(|(_, whose)| whose).collect();
-            // A call that arrives before the next check finds the queue as it is: either this task goes on, or it is
-            // empty.
+            // A call that arrives before the next check finds either this task running or an empty queue.
             let is_done = queue.is_empty();
             drop(queue);
             ready.iter().filter_map(Weak::upgrade).for_each(|whose| whose.silent());

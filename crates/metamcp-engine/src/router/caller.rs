@@ -34,7 +34,7 @@ pub trait Responder: Send + Sync {
     }
 }
 
-/// A client: who it is, what it can do, and how it is told or asked something.
+/// A client: who it is, what it can do, and how it receives log messages and server requests.
 pub trait Client: Send + Sync {
     fn identity(&self) -> Arc<Identity>;
     /// For servers that are started on its behalf.
@@ -42,7 +42,7 @@ pub trait Client: Send + Sync {
     /// A log message of a server, and the client's request during which it was written, if known.
     fn log(&self, request: Option<&Bytes>, params: &[u8]);
     /// A server request for the client, because of that request of its own if known; the answer goes to
-    /// `ServerRequest::answer`. Returned if the client cannot be asked.
+    /// `ServerRequest::answer`. Returned if the client does not support it.
     fn ask(
         &self,
         request: Option<&Bytes>,
@@ -67,7 +67,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// The same caller by another way.
+    /// The same caller with another origin.
     #[must_use]
     pub fn by(&self, origin: Origin) -> Caller {
         Caller { origin, ..self.clone() }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metamcp_calls::failure::{Fact, Failure};
-use metamcp_calls::lifecycle::State as Stand;
+use metamcp_calls::lifecycle::State as SlotState;
 use metamcp_calls::notify::List;
 use metamcp_calls::pool::{ConnId, ServerId};
 use metamcp_calls::refresh::Refresh;
@@ -28,7 +28,6 @@ const LEAST_LIST_AGE: Duration = Duration::from_secs(60);
 /// What belongs to a live connection.
 #[derive(Debug, Default)]
 pub(crate) struct Life {
-    /// Its backlog.
     pub(super) backlog: Mutex<Backlog>,
     refresh: Mutex<Refreshing>,
 }
@@ -39,14 +38,14 @@ struct Refreshing {
     scheduled: bool,
 }
 
-/// Opens the way to a server and performs the handshake.
+/// Opens the transport to a server and performs the handshake.
 pub(super) async fn connect(router: Arc<Router>, conn: ConnId, server: ServerId) {
     let Some(entry) = router.entry(server) else { return };
     let known = router.launcher.era_cache.known(&entry.config).await;
     start(router, conn, entry, known).await;
 }
 
-/// Opens the way to it and uses the protocol in the cache, or probes for it.
+/// Opens the transport and uses the protocol in the cache, or probes for it.
 async fn start(router: Arc<Router>, conn: ConnId, entry: Entry, known: Option<ServerProtocol>) {
     let entry = match secrets::resolved(&entry.config).await {
         Ok(None) => entry,
@@ -108,8 +107,8 @@ fn mirrors(router: &Arc<Router>, server: ServerId) -> Mirrors {
 fn again(router: &Arc<Router>, conn: ConnId, server: ServerId) {
     let wanted = {
         let mut state = router.lock();
-        let held = state.dispatch.pool().slot(conn).map(|held| held.state);
-        let wanted = held == Some(Stand::Connecting);
+        let slot_state = state.dispatch.pool().slot(conn).map(|slot| slot.state);
+        let wanted = slot_state == Some(SlotState::Connecting);
         if wanted {
             state.slots.insert(conn, Slot::Starting { unwanted: false });
             state.dispatch.started_again(conn, router.clock.now());
@@ -164,11 +163,11 @@ async fn live(router: Arc<Router>, connection: Arc<Connection>) {
     let transport = &connection.transport;
     let end = transport.serve(&connection, &listener).await;
     // One that was probed and stayed silent may have died of the probe.
-    let of_the_question = matches!(
+    let died_of_probe = matches!(
         end,
         Some(Fact::Exited { .. } | Fact::OutputClosed | Fact::InputClosed | Fact::Stalled { .. })
     ) && connection.opening.start_afresh();
-    let afresh = of_the_question || connection.opening.is_afresh();
+    let afresh = died_of_probe || connection.opening.is_afresh();
     if afresh {
         transport.kill();
     } else if let Some(fact) = end {
@@ -200,7 +199,7 @@ async fn read_list(router: Arc<Router>, connection: Arc<Connection>, life: Arc<L
         Some(Err(ListError::Refused(code, message))) => Err(ListFailure::refused(code, message)),
         Some(Err(ListError::Login(fact))) => {
             if router.lock().dispatch.calls_on(connection.id).is_empty() {
-                // As good as not connected: whoever needs it next is told where to sign in.
+                // As good as not connected: the next caller learns where to sign in.
                 return router.lost(connection.id, connection.failure(fact));
             }
             Err(fact.to_string().into())

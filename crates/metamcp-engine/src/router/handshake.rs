@@ -20,9 +20,9 @@ use super::{Entry, Router};
 use crate::upstream::era_cache::ServerProtocol;
 use crate::upstream::{self, Connection, Reply};
 
-/// How long a server may have both and show no activity before it counts as hung. Long, since a restart loses whatever
-/// the server waited for: all servers known to hang exit as soon as they read `initialize`.
-const DEAF: Duration = Duration::from_secs(12);
+/// How long a server that was sent both may show no activity before it counts as hung. Long, since a restart loses
+/// whatever the server waited for: all servers known to hang exit as soon as they read `initialize`.
+const HUNG_AFTER: Duration = Duration::from_secs(12);
 /// How often a starting server is checked for activity.
 const LIFE_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -35,7 +35,7 @@ struct Opening {
     greeting: Waiting,
     probed: bool,
     /// It was probed once more, since it claims to support our revision.
-    insisted: bool,
+    reprobed: bool,
     greeted: bool,
     /// Why `initialize` was refused.
     refusal: Option<String>,
@@ -57,12 +57,15 @@ pub(super) async fn shake_hands(
     known: Option<ServerProtocol>,
 ) {
     let transport = &connection.transport;
-    let able = handshake::relayed_capabilities(&router.able());
+    let capabilities = handshake::relayed_capabilities(&router.client_capabilities());
     // Set once: the connection is new.
-    let own = meta::ours(b"{}", able.to_string().as_bytes(), None, env!("CARGO_PKG_VERSION"));
+    let own =
+        meta::ours(b"{}", capabilities.to_string().as_bytes(), None, env!("CARGO_PKG_VERSION"));
     let mut opening = Opening::default();
     match known {
-        Some(ServerProtocol::Initialize | ServerProtocol::Sse) => opening.greet(connection, &able),
+        Some(ServerProtocol::Initialize | ServerProtocol::Sse) => {
+            opening.greet(connection, &capabilities)
+        }
         Some(ServerProtocol::Stateless) | None => {
             if transport.is_restartable() {
                 connection.opening.probed();
@@ -80,7 +83,7 @@ pub(super) async fn shake_hands(
             opening.probe.is_some() && opening.greeting.is_some() && transport.is_restartable();
         let step = tokio::select! {
             reply = next(&mut opening.probe) => match reply {
-                Ok(reply) => opening.discovered(connection, (&able, &own), &reply),
+                Ok(reply) => opening.discovered(connection, (&capabilities, &own), &reply),
                 // The connection ended first; the cause is already reported.
                 Err(_) => return,
             },
@@ -89,7 +92,7 @@ pub(super) async fn shake_hands(
                 Err(_) => return,
             },
             () = sleep_until(patience), if unanswered => {
-                opening.greet(connection, &able);
+                opening.greet(connection, &capabilities);
                 alive = Instant::now();
                 Step::Wait
             }
@@ -102,7 +105,7 @@ pub(super) async fn shake_hands(
                         router.with(|dispatch, _| dispatch.life_sign(connection.id, now));
                     }
                 }
-                if unheard && alive.elapsed() >= DEAF && connection.opening.start_afresh() {
+                if unheard && alive.elapsed() >= HUNG_AFTER && connection.opening.start_afresh() {
                     return transport.kill();
                 }
                 Step::Wait
@@ -125,8 +128,8 @@ pub(super) async fn shake_hands(
             router.launcher.era_cache.learn(&entry.config, protocol, false).await;
             // It is stored on disk.
             let secrets = router.values();
-            let said = peer.instructions.as_deref().map(|said| secrets.redact_text(said));
-            router.launcher.instructions_cache.learn(&entry.config, said.as_deref()).await;
+            let instructions = peer.instructions.as_deref().map(|text| secrets.redact_text(text));
+            router.launcher.instructions_cache.learn(&entry.config, instructions.as_deref()).await;
             if peer.era.is_stateless() {
                 drop(connection.meta.set(own));
             }
@@ -149,8 +152,8 @@ impl Opening {
         self.probed = true;
     }
 
-    fn greet(&mut self, connection: &Connection, able: &Value) {
-        let params = handshake::opening(able, env!("CARGO_PKG_VERSION"));
+    fn greet(&mut self, connection: &Connection, capabilities: &Value) {
+        let params = handshake::opening(capabilities, env!("CARGO_PKG_VERSION"));
         self.greeting = Some(connection.request("initialize", Some(&params)));
         self.greeted = true;
     }
@@ -159,7 +162,7 @@ impl Opening {
     fn discovered(
         &mut self,
         connection: &Connection,
-        (able, own): (&Value, &[u8]),
+        (capabilities, own): (&Value, &[u8]),
         reply: &Reply,
     ) -> Step {
         self.probe = None;
@@ -167,7 +170,7 @@ impl Opening {
             Reply::Result(result) => handshake::discovered(result),
             Reply::Error(error) => handshake::undiscovered(error),
             Reply::Malformed(_) | Reply::Oversize(_) => handshake::unanswered(),
-            Reply::Broke { fact, .. } if speaks_for_itself(fact) => {
+            Reply::Broke { fact, .. } if is_conclusive(fact) => {
                 return Step::Lost(fact.clone());
             }
             // A server of the other era answers an unknown method with any status or none at all.
@@ -176,24 +179,24 @@ impl Opening {
         match probed {
             Probed::Stateless(peer) => Step::Go(peer),
             Probed::Legacy if !self.greeted => {
-                self.greet(connection, able);
+                self.greet(connection, capabilities);
                 Step::Wait
             }
-            Probed::Legacy => self.stand(),
-            Probed::Again if !self.insisted => {
-                self.insisted = true;
+            Probed::Legacy => self.next_step(),
+            Probed::Again if !self.reprobed => {
+                self.reprobed = true;
                 self.probe(connection, own);
                 Step::Wait
             }
             Probed::Again => {
                 let reason = "it refuses the revision that it says it supports".to_owned();
                 self.refusal.get_or_insert(reason);
-                self.stand()
+                self.next_step()
             }
             Probed::Refused(refusal) => {
-                let reason = format!("its answer to server/discover: {refusal}");
+                let reason = format!("its response to server/discover: {refusal}");
                 self.refusal.get_or_insert(reason);
-                self.stand()
+                self.next_step()
             }
         }
     }
@@ -207,8 +210,10 @@ impl Opening {
                 Err(refusal) => refusal.to_string(),
             },
             Reply::Error(error) => handshake::refused(error).to_string(),
-            Reply::Malformed(defect) => format!("its answer to initialize is malformed: {defect}"),
-            Reply::Oversize(bytes) => format!("its answer to initialize has {bytes} bytes"),
+            Reply::Malformed(defect) => {
+                format!("its response to initialize is malformed: {defect}")
+            }
+            Reply::Oversize(bytes) => format!("its response to initialize has {bytes} bytes"),
             Reply::Broke { fact, .. } => return Step::Lost(fact.clone()),
         };
         self.refusal = Some(refusal);
@@ -216,20 +221,20 @@ impl Opening {
             // The cached era is outdated.
             self.probe(connection, own);
         }
-        self.stand()
+        self.next_step()
     }
 
     /// Whether anything is left to wait for.
-    fn stand(&mut self) -> Step {
+    fn next_step(&mut self) -> Step {
         if self.probe.is_some() || self.greeting.is_some() {
             return Step::Wait;
         }
-        Step::Fail(self.refusal.take().unwrap_or_else(|| "it refused every greeting".to_owned()))
+        Step::Fail(self.refusal.take().unwrap_or_else(|| "it refused both handshakes".to_owned()))
     }
 }
 
 /// Whether an error is independent of the request that hit it.
-fn speaks_for_itself(fact: &Fact) -> bool {
+fn is_conclusive(fact: &Fact) -> bool {
     matches!(
         fact,
         Fact::LoginNeeded { .. }
@@ -260,13 +265,13 @@ fn ready(router: &Arc<Router>, connection: &Arc<Connection>, peer: Peer) {
     // Set once: a second response belongs to no request.
     drop(connection.peer.set(peer));
     if stateless {
-        let tells = |list: &List| {
+        let notifies = |list: &List| {
             let peer = connection.peer.get();
             peer.is_some_and(|peer| peer.can_also(list.capability(), "listChanged"))
         };
         let wanted: Vec<String> = List::ALL
             .into_iter()
-            .filter(tells)
+            .filter(notifies)
             .map(|list| format!("\"{}ListChanged\":true", list.capability()))
             .collect();
         if !wanted.is_empty() {

@@ -55,7 +55,7 @@ impl Listener for Router {
                     return self.on_input_required(conn, pending, &result);
                 }
                 Kind::InputRequired => {
-                    let why = "asks the client where that is not allowed".to_owned();
+                    let why = "answered with input_required where that is not allowed".to_owned();
                     let error = CallErrorKind::Unusable(why);
                     let failed = CallOutcome::Failed(failure(conn, &pending, error));
                     return self.answer(pending, failed, now);
@@ -78,7 +78,7 @@ impl Listener for Router {
             Reply::Oversize(bytes) => {
                 failed(CallErrorKind::Oversize { bytes, limit: self.timing.line_bytes })
             }
-            // Left for the dispatch above.
+            // Handled by the dispatch above.
             Reply::Broke { fact, .. } => failed(CallErrorKind::Unusable(fact.to_string())),
         };
         self.answer(pending, outcome, now);
@@ -136,12 +136,16 @@ impl Listener for Router {
         let shown = match server_request::presented(&conn.name, method, params) {
             Ok(shown) => shown.map(|params| Bytes::from(params.into_owned())),
             Err(unfit) => {
-                let message = format!("metamcp puts this to nobody: {unfit}");
+                let message = format!("metamcp does not relay this request: {unfit}");
                 return conn.refuse(&id, -32602, &message);
             }
         };
         if !conn.take_server_request() {
-            return conn.refuse(&id, -32000, "too many questions are open; wait for their answers");
+            return conn.refuse(
+                &id,
+                -32000,
+                "too many requests are open; wait for their responses",
+            );
         }
         let (call, request, client) = self.on_whose_behalf(conn, cause);
         let server_request = ServerRequest::new(conn, id, method, shown, call, self.me.clone());

@@ -1,5 +1,5 @@
-//! Input-required retries for clients that are sent each server request on its own: the client is asked here, and the
-//! call is retried with its answers. In between nothing waits at the server, and no slot is occupied.
+//! Input-required retries for clients with a handshake: each server request is sent to the client from here, and the
+//! call is retried with the answers. In between nothing waits at the server, and no slot is occupied.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::task;
 use crate::upstream::Connection;
 
 /// How long a person may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10 * 60);
+const ANSWER_WITHIN: Duration = Duration::from_secs(10 * 60);
 
 /// Calls suspended until their clients answered.
 #[derive(Default)]
@@ -66,7 +66,7 @@ impl Router {
         mut pending: Pending,
         result: &Bytes,
     ) {
-        // From here on nobody has the requests as the server wrote them.
+        // From here on the requests are sanitized for the client.
         let presented = server_request::presented_in(&conn.name, result).map(Bytes::from);
         if let Ok(shown) = &presented
             && pending.caller.responder.input_required(&pending.caller.tag, &conn.name, shown)
@@ -78,7 +78,7 @@ impl Router {
         let required = match presented.and_then(|shown| Ok(input::required(&shown)?)) {
             Ok(required) => required,
             Err(unfit) => {
-                let why = format!("answered with questions that cannot be put: {unfit}");
+                let why = format!("answered with requests that cannot be relayed: {unfit}");
                 let error = failure(conn, &pending, CallErrorKind::Unusable(why));
                 return self.answer(pending, CallOutcome::Failed(error), self.clock.now());
             }
@@ -99,8 +99,9 @@ impl Router {
         };
         self.expire(number);
         for effect in effects {
-            let Effect::Ask(asked) = effect else { continue };
-            let server_request = ServerRequest::for_input_required(number, asked, self.me.clone());
+            let Effect::Ask(question) = effect else { continue };
+            let router = self.me.clone();
+            let server_request = ServerRequest::for_input_required(number, question, router);
             if let Err(server_request) = caller.client.ask(Some(&caller.request), server_request) {
                 server_request.refuse("the client behind metamcp cannot answer this");
             }
@@ -112,7 +113,7 @@ impl Router {
         self.step(round, Event::Answered { key: key.to_owned(), result });
     }
 
-    /// Cancels what clients are being asked because of calls of this responder, one or all.
+    /// Cancels the open requests to clients because of calls of this responder, one or all.
     pub(super) fn cancel_input_required(&self, responder: &Arc<dyn Responder>, tag: Option<&[u8]>) {
         let matching: Vec<u64> = {
             let rows = self.input_required.lock();
@@ -124,13 +125,13 @@ impl Router {
         }
     }
 
-    /// Ends every suspended call: nobody will come back to it.
+    /// Ends every suspended call.
     pub(super) fn stop_input_required(&self) {
         let open: Vec<u64> = self.input_required.lock().open.keys().copied().collect();
         for number in open {
             self.end(number, |row| {
-                let verdict = DispatchError::ShuttingDown { sent: true };
-                CallOutcome::Failed(self.failed(&row.pending.request, verdict))
+                let error = DispatchError::ShuttingDown { sent: true };
+                CallOutcome::Failed(self.failed(&row.pending.request, error))
             });
         }
     }
@@ -140,11 +141,11 @@ impl Router {
         let router = self.me.clone();
         task::spawn("round", async move {
             let Some(clock) = router.upgrade().map(|router| router.clock) else { return };
-            clock.sleep_until(clock.now() + PATIENCE).await;
+            clock.sleep_until(clock.now() + ANSWER_WITHIN).await;
             let Some(router) = router.upgrade() else { return };
             router.end(number, |row| {
-                let verdict = DispatchError::TimedOut { after: PATIENCE, sent: true };
-                CallOutcome::Failed(router.failed(&row.pending.request, verdict))
+                let error = DispatchError::TimedOut { after: ANSWER_WITHIN, sent: true };
+                CallOutcome::Failed(router.failed(&row.pending.request, error))
             });
         });
     }
@@ -203,11 +204,11 @@ impl Router {
                     return self.enter(pending, self.clock.now());
                 }
                 Effect::Fail(why) => {
-                    let words = match why {
+                    let why = match why {
                         RetryError::Unanswered => "needs an answer that the client did not give",
-                        RetryError::TooOften => "asks again and again without ever answering",
+                        RetryError::TooOften => "asks for input again and again without a result",
                     };
-                    let error = failure(&conn, &pending, CallErrorKind::Unusable(words.to_owned()));
+                    let error = failure(&conn, &pending, CallErrorKind::Unusable(why.to_owned()));
                     return self.answer(pending, CallOutcome::Failed(error), self.clock.now());
                 }
                 Effect::Ask(_) | Effect::Withdraw(_) => {}

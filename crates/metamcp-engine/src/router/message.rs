@@ -56,7 +56,7 @@ pub(super) struct About<'a> {
     pub id: u64,
     /// The idempotency key: the gateway's number and the call's.
     pub key: (u64, u64),
-    /// What only a stateless server is told.
+    /// What only a stateless server receives.
     pub stateless: Option<&'a Stateless<'a>>,
 }
 
@@ -74,7 +74,7 @@ pub(super) fn head(line: &mut Line<'_>, about: &About<'_>, request: &UpstreamReq
     line.text(",\"arguments\":");
 }
 
-/// The body of a request. Says whether what follows is the first member of its object.
+/// The body of a request. True if what follows is the first member of its object.
 pub(super) fn body(line: &mut Line<'_>, request: &UpstreamRequest, body: &[u8]) -> bool {
     if request.verbatim.is_some() {
         return line.open_object(body);
@@ -100,7 +100,7 @@ pub(super) fn tail(
         }
         (meta, stateless) => {
             let mut meta = object::set_member(
-                &without_our_words(meta.as_deref().unwrap_or(b"{}")),
+                &without_own_fields(meta.as_deref().unwrap_or(b"{}")),
                 "org.metamcp/callKey",
                 &own,
             );
@@ -126,7 +126,7 @@ pub(super) fn tail(
 }
 
 /// `_meta` of a client without what it declared to the gateway.
-fn without_our_words(meta: &[u8]) -> std::borrow::Cow<'_, [u8]> {
+fn without_own_fields(meta: &[u8]) -> std::borrow::Cow<'_, [u8]> {
     if memmem::find(meta, b"io.modelcontextprotocol/").is_none() {
         return meta.into();
     }

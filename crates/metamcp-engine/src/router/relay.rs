@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use super::{Caller, Client, Router, Slot, input_required};
 use crate::upstream::{Connection, Reply};
 
-/// Remembered login prompts, so that nobody is asked twice.
+/// Most remembered login prompts; each is sent once.
 const MOST_OFFERED: usize = 1000;
 
 /// A log level as the client wrote it, such as `"warning"` with its quotes.
@@ -66,14 +66,14 @@ impl ServerRequest {
     /// One of several in an `input_required` result, as the client will see it.
     pub(super) fn for_input_required(
         round: u64,
-        asked: metamcp_wire::modern::input::Question,
+        question: metamcp_wire::modern::input::Question,
         router: Weak<Router>,
     ) -> ServerRequest {
         ServerRequest {
-            id: input_required::server_request_id(round, &asked.key),
-            params: asked.params.map(Bytes::from),
-            method: asked.method,
-            origin: Box::new(Origin::InputRequired { round, key: asked.key, router }),
+            id: input_required::server_request_id(round, &question.key),
+            params: question.params.map(Bytes::from),
+            method: question.method,
+            origin: Box::new(Origin::InputRequired { round, key: question.key, router }),
             settled: AtomicBool::new(false),
         }
     }
@@ -120,7 +120,7 @@ impl ServerRequest {
         }
     }
 
-    /// Whether the call that made the server ask is known.
+    /// Whether the call that caused it is known.
     pub fn has_cause(&self) -> bool {
         match &*self.origin {
             Origin::Server { call, .. } => call.is_some(),
@@ -174,7 +174,7 @@ impl ServerRequest {
                     let now = router.clock.now();
                     router.with(|dispatch, _| {
                         if let Some(pending) = dispatch.payload_mut(call) {
-                            pending.asked = pending.asked.saturating_sub(1);
+                            pending.open_requests = pending.open_requests.saturating_sub(1);
                         }
                         dispatch.resumed(call, now);
                     });
@@ -192,7 +192,7 @@ impl ServerRequest {
 }
 
 fn login_request(server: &str, address: &str) -> Value {
-    let message = format!("The server {server:?} wants you to log in. Then call its tool again.");
+    let message = format!("The server {server:?} needs you to sign in. Then call its tool again.");
     json!({ "mode": "url", "url": address, "message": message })
 }
 
@@ -211,13 +211,13 @@ impl Router {
         else {
             return;
         };
-        let able = caller.client.capabilities();
-        if !able.pointer("/elicitation/url").is_some_and(Value::is_object) {
+        let capabilities = caller.client.capabilities();
+        if !capabilities.pointer("/elicitation/url").is_some_and(Value::is_object) {
             return;
         }
         let Some(entry) = self.entry(server) else { return };
         if caller.responder.is_stateless() {
-            // It is asked by the response to its call, and retries.
+            // The response to its call carries the elicitation, and it retries.
             return caller.responder.login_wanted(&entry.name, address);
         }
         {
@@ -229,13 +229,13 @@ impl Router {
                 return;
             }
         }
-        // One that cannot be asked has the address in its error.
+        // A client that does not support it has the address in the error.
         let login = ServerRequest::to_log_in(&entry.name, address);
         drop(caller.client.ask(Some(&caller.request), login));
     }
 
-    /// The call that made a server ask, as far as known, the client's request behind it, and the client: of the call on
-    /// whose stream it asks, else of the newest on its connection, or the newest client where it asks unprompted.
+    /// The call that caused a server request, as far as known, the client's request behind it, and the client: of the
+    /// call on whose stream it came, else of the newest on its connection, or the newest client where there is none.
     pub(super) fn on_whose_behalf(
         &self,
         conn: &Connection,
@@ -243,16 +243,16 @@ impl Router {
     ) -> (Option<CallId>, Option<Bytes>, Option<Arc<dyn Client>>) {
         let mut state = self.lock();
         let calls = state.dispatch.calls_on(conn.id);
-        // Of several calls the newest that was not asked yet: each server request finds another, if they all ask.
-        let asks_nothing = |call: &&CallId| {
-            state.dispatch.payload(**call).is_some_and(|pending| pending.asked == 0)
+        // Of several calls the newest without an open request, so that each server request finds another one.
+        let has_no_request = |call: &&CallId| {
+            state.dispatch.payload(**call).is_some_and(|pending| pending.open_requests == 0)
         };
         let caused = cause.and_then(super::from_number).map(|(call, _)| call);
         let caused = caused.filter(|call| calls.contains(call));
-        let guessed = || calls.iter().rev().find(asks_nothing).or(calls.last()).copied();
+        let guessed = || calls.iter().rev().find(has_no_request).or(calls.last()).copied();
         let call = caused.or_else(guessed);
         let who = call.and_then(|call| state.dispatch.payload_mut(call)).map(|pending| {
-            pending.asked += 1;
+            pending.open_requests += 1;
             (pending.caller.request.clone(), Arc::clone(&pending.caller.client))
         });
         drop(state);
@@ -280,7 +280,7 @@ impl Router {
         clients
     }
 
-    /// The client sets its log level: servers with logging are told, now and when they start.
+    /// The client sets its log level: it is sent to servers with logging, now and when they start.
     pub fn set_level(&self, level: Level) {
         *self.level.lock() = Some(level);
         for conn in self.live() {
@@ -291,8 +291,9 @@ impl Router {
     /// Sends a server the client's log level, if it supports that.
     pub(super) fn repeat_level(&self, conn: &Connection) {
         let level = self.level.lock().clone();
-        let hears = !conn.is_stateless() && conn.peer.get().is_some_and(|peer| peer.can("logging"));
-        let Some(level) = level.filter(|_| hears) else { return };
+        let has_logging =
+            !conn.is_stateless() && conn.peer.get().is_some_and(|peer| peer.can("logging"));
+        let Some(level) = level.filter(|_| has_logging) else { return };
         let mut params = b"{\"level\":".to_vec();
         params.extend_from_slice(&level);
         params.push(b'}');

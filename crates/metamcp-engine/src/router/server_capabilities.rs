@@ -82,7 +82,7 @@ impl Router {
             }
         }
         for uri in watched {
-            ask_for_updates(connection, &uri);
+            subscribe_to(connection, &uri);
         }
     }
 
@@ -91,7 +91,7 @@ impl Router {
         self.read_list_again(connection, list, true);
     }
 
-    fn read_list_again(&self, connection: &Arc<Connection>, list: List, news: bool) {
+    fn read_list_again(&self, connection: &Arc<Connection>, list: List, is_change: bool) {
         let key = (connection.server, list);
         if !self.change_notifier.is_watched() {
             return;
@@ -107,20 +107,20 @@ impl Router {
         let Some(router) = self.me.upgrade() else { return };
         let connection = Arc::clone(connection);
         task::spawn("offers", async move {
-            let mut news = news;
+            let mut is_change = is_change;
             loop {
                 let reading = digest_of(&connection, list);
                 let read = router.clock.timeout(router.timing.list, reading).await;
                 if let Some(Some(digest)) = read {
-                    router.digest_is(connection.server, list, digest, news);
+                    router.digest_is(connection.server, list, digest, is_change);
                 }
-                // A server that notifies without pause is asked once a second.
+                // A server that notifies without pause is read once a second.
                 tokio::time::sleep(LEAST_GAP).await;
                 let mut inner = router.server_capabilities.lock();
                 match inner.reading.get_mut(&key) {
                     Some(again) if *again => {
                         *again = false;
-                        news = true;
+                        is_change = true;
                     }
                     _ => {
                         inner.reading.remove(&key);
@@ -131,8 +131,8 @@ impl Router {
         });
     }
 
-    /// A list was read. The first reading is no change, unless it is `news`.
-    fn digest_is(&self, server: ServerId, list: List, digest: u64, news: bool) {
+    /// A list was read. The first reading is no change, unless `is_change` says so.
+    fn digest_is(&self, server: ServerId, list: List, digest: u64, is_change: bool) {
         let (before, all) = {
             let mut inner = self.server_capabilities.lock();
             let before = inner.digests.insert((server, list), digest);
@@ -140,16 +140,16 @@ impl Router {
             let all = of_list.fold(0, |all, ((server, _), digest)| all ^ mixed(&(server, digest)));
             (before, all)
         };
-        if news || before.is_some() {
+        if is_change || before.is_some() {
             self.change_notifier.heard(list, all);
         } else {
             self.change_notifier.given(list, all);
         }
     }
 
-    /// Adds a subscriber; the server is told at once, if `tell` says so, and whenever it starts. False if there are too
-    /// many already.
-    pub fn watch(&self, server: ServerId, uri: &str, tell: bool) -> bool {
+    /// Adds a subscriber; the server gets the subscription at once, if `subscribe` says so, and whenever it starts.
+    /// False if there are too many already.
+    pub fn watch(&self, server: ServerId, uri: &str, subscribe: bool) -> bool {
         let mut inner = self.server_capabilities.lock();
         let watched = inner.watched.entry(server).or_default();
         if watched.len() >= MAX_WATCHED && !watched.contains_key(uri) {
@@ -159,9 +159,9 @@ impl Router {
         *count += 1;
         let first = *count == 1;
         drop(inner);
-        if first && tell {
+        if first && subscribe {
             match self.connection_of(server) {
-                Some(connection) => ask_for_updates(&connection, uri),
+                Some(connection) => subscribe_to(&connection, uri),
                 // It is subscribed when it connects; a request to it reports why it cannot.
                 None => drop(self.wake(server)),
             }
@@ -194,8 +194,8 @@ impl Router {
 /// Minimum interval between two readings of a list that is reported as changed.
 const LEAST_GAP: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Subscribes to a resource, in the way of the server's era.
-fn ask_for_updates(connection: &Connection, uri: &str) {
+/// Subscribes to a resource, as the server's era does it.
+fn subscribe_to(connection: &Connection, uri: &str) {
     let peer = connection.peer.get();
     if !peer.is_some_and(|peer| peer.can_also("resources", "subscribe")) {
         return;

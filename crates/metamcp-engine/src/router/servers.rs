@@ -17,9 +17,7 @@ use crate::catalog::Snapshot;
 pub struct Entry {
     /// Its index.
     pub id: ServerId,
-    /// Its configuration.
     pub config: Arc<ServerConfig>,
-    /// Its name, shared.
     pub name: Arc<str>,
 }
 
@@ -56,9 +54,9 @@ impl Servers {
 
     /// Those that `keep` is true of. Their indices do not change, so only names lead to them.
     pub fn filtered(&self, keep: impl Fn(&Entry) -> bool) -> Servers {
-        let mut kept = Servers::default();
-        self.iter().filter(|entry| keep(entry)).cloned().for_each(|entry| kept.push(entry));
-        kept
+        let mut filtered = Servers::default();
+        self.iter().filter(|entry| keep(entry)).cloned().for_each(|entry| filtered.push(entry));
+        filtered
     }
 
     fn push(&mut self, entry: Entry) {
@@ -157,7 +155,7 @@ impl Router {
         });
     }
 
-    /// Secrets that were resolved for a server are redacted from everything said about it.
+    /// Adds the secrets that were resolved for a server, so that they are redacted from its messages.
     pub(crate) fn remember(&self, entry: &Entry, resolved: &ServerConfig) {
         let mut config = ServerConfig::clone(&entry.config);
         for secret in resolved.secrets() {

@@ -1,6 +1,6 @@
 //! Asks the person behind a local client whether a project's file may be used.
-//! Owns: that a client is asked once about one content, what its answer means.      Never: asks over a network, shows less than all of the picture.
-//! In: the project's file as it stands.  Out: a decision in the `TrustStore`, which `reload` follows.
+//! Owns: that a client is asked once about one content, what its answer means.      Never: asks over a network, shows only a part of the preview.
+//! In: the current project file.  Out: a decision in the `TrustStore`, which `reload` follows.
 //! Tests: `metamcp/tests/config/trust.rs`.
 
 use std::collections::HashSet;
@@ -17,14 +17,14 @@ use crate::router::{Client as _, ServerRequest};
 use crate::surface::View;
 use crate::upstream::Reply;
 
-/// How long a person may think.
-const THINKS: Duration = Duration::from_secs(10 * 60);
+/// How long a person may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10 * 60);
 
-/// Asks for as long as the client is there, each time the file has a content that nobody decided about.
+/// Asks while the client is connected, each time the file has a content without a decision.
 pub(super) async fn follow(session: Arc<Session>, view: View) {
     session.introduced().await;
     let can_ask = session.peer().is_some_and(|peer| peer.can("elicitation"));
-    // Whoever is kept to a part of everything decides nothing about the whole.
+    // A session restricted to a toolset decides nothing about the whole configuration.
     if !can_ask || view.scope.is_some() {
         return;
     }
@@ -49,26 +49,27 @@ async fn ask(session: &Arc<Session>, view: &View, project: &Project) {
     preview.replaces(|name| servers.named(name).map(|entry| entry.config.origin));
     let path = metamcp_types::text::spelt(&project.path.to_string_lossy(), LONGEST_PATH);
     let Some(question) = preview.question(&path) else { return };
-    let (asked, answer) = ServerRequest::of_gateway("elicitation/create", &question);
-    if session.ask(None, asked).is_err() {
+    let (elicitation, answer) = ServerRequest::of_gateway("elicitation/create", &question);
+    if session.ask(None, elicitation).is_err() {
         return;
     }
-    let Ok(Ok(Reply::Result(reply))) = tokio::time::timeout(THINKS, answer).await else { return };
+    let answer = tokio::time::timeout(ANSWER_WITHIN, answer).await;
+    let Ok(Ok(Reply::Result(reply))) = answer else { return };
     let Ok(reply) = object::strict_value(&reply, MAX_DEPTH) else { return };
-    let Some(is_trusted) = meaning(&reply) else { return };
+    let Some(is_trusted) = decision(&reply) else { return };
     let project = project.clone();
     let decide = move || if is_trusted { project.approve() } else { project.decline() };
-    // Where a slow disk holds up nobody.
+    // Off the runtime's threads: the disk may be slow.
     if let Ok(Err(error)) = tokio::task::spawn_blocking(decide).await {
-        tracing::error!("the decision was not kept: {error}");
+        tracing::error!("the decision was not saved: {error}");
     }
 }
 
 /// Longest path in a question.
 const LONGEST_PATH: usize = 500;
 
-/// Yes, no, or nothing: a question that was put aside is no decision.
-fn meaning(reply: &Value) -> Option<bool> {
+/// Approved, declined, or `None`: a dismissed question is no decision.
+fn decision(reply: &Value) -> Option<bool> {
     let agreed = reply.get("content").and_then(|content| content.get("trust")?.as_bool());
     match reply.get("action").and_then(Value::as_str)? {
         "accept" => Some(agreed == Some(true)),
@@ -81,10 +82,10 @@ fn meaning(reply: &Value) -> Option<bool> {
 mod tests {
     use serde_json::json;
 
-    use super::meaning;
+    use super::decision;
 
     #[test]
-    fn only_an_accepted_yes_is_one() {
+    fn only_an_accepted_trust_is_an_approval() {
         for (reply, expect) in [
             (json!({ "action": "accept", "content": { "trust": true } }), Some(true)),
             (json!({ "action": "accept", "content": { "trust": false } }), Some(false)),
@@ -96,7 +97,7 @@ mod tests {
             (json!({ "content": { "trust": true } }), None),
             (json!([]), None),
         ] {
-            assert_eq!(meaning(&reply), expect, "{reply}");
+            assert_eq!(decision(&reply), expect, "{reply}");
         }
     }
 }

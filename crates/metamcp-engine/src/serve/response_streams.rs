@@ -1,6 +1,5 @@
-//! The ways from a session to its client: whatever belongs to a request takes that request's lane, the rest the general
-//! one.
-//! Owns: which lane a message takes, what waits on a lane.      Never: builds messages, knows sessions.
+//! The streams from a session to its client: messages of a request take its stream, the rest the general one.
+//! Owns: which stream a message takes, what is queued on it.      Never: builds messages, knows sessions.
 //! In: messages, with the tag of the request they belong to.  Out: bytes of one stdout, or events of streams.
 //! Tests: below, `http/stream.rs`, and every test with a real client.
 
@@ -17,12 +16,12 @@ use crate::outbox::Outbox;
 const NOTIFY_BACKLOG: u64 = 8 * 1024 * 1024;
 /// The same for one stream of many.
 const STREAM_BACKLOG: usize = 1024 * 1024;
-/// The same while nobody reads the stream: what happened in between, not everything that happened.
+/// The same while nobody reads the stream.
 const UNREAD_BACKLOG: usize = 64 * 1024;
 /// Room for most messages, so that building one allocates once.
 const USUAL_MESSAGE: usize = 512;
-/// Answered streams of one session that can still be read again.
-const KEPT_STREAMS: usize = 8;
+/// Most answered streams of one session that can be replayed.
+const REPLAYABLE: usize = 8;
 
 /// See the module.
 pub enum ResponseStreams {
@@ -35,7 +34,7 @@ pub enum ResponseStreams {
 }
 
 impl ResponseStreams {
-    /// Sends the answer to a request, or to what could not be read as one.
+    /// Sends the response to a request, or to a message that could not be parsed.
     pub fn answer(&self, tag: Option<&[u8]>, build: impl FnOnce(&mut BytesMut)) {
         match self {
             ResponseStreams::Pipe(outbox) => {
@@ -46,7 +45,7 @@ impl ResponseStreams {
         }
     }
 
-    /// Sends an answer whose middle is large and shared.
+    /// Sends a response whose body is large and shared.
     pub fn answer_parts(&self, tag: &[u8], head: &[u8], body: Bytes, tail: &'static [u8]) {
         let event = |body| Event::parts(Bytes::copy_from_slice(head), body, tail);
         match self {
@@ -58,7 +57,7 @@ impl ResponseStreams {
         }
     }
 
-    /// Sends anything else: a notification or a question.
+    /// Sends anything else: a notification or a server request.
     pub fn tell(&self, tag: Option<&[u8]>, build: impl FnOnce(&mut BytesMut)) {
         match self {
             ResponseStreams::Pipe(outbox) => {
@@ -69,7 +68,7 @@ impl ResponseStreams {
         }
     }
 
-    /// Whether a message that may be left out should be sent: not to a client that does not keep up.
+    /// Whether a message that may be dropped should be sent: not to a client that does not keep up.
     pub fn has_room(&self, tag: Option<&[u8]>) -> bool {
         match self {
             ResponseStreams::Pipe(outbox) => outbox.backlog() < NOTIFY_BACKLOG,
@@ -78,7 +77,7 @@ impl ResponseStreams {
         }
     }
 
-    /// Whether a question has a way to the client, and its answer a way back.
+    /// Whether a server request can reach the client, and its response come back.
     pub fn can_ask(&self, tag: Option<&[u8]>) -> bool {
         match self {
             ResponseStreams::Pipe(_) | ResponseStreams::Shared(_) => true,
@@ -102,7 +101,7 @@ impl ResponseStreams {
         }
     }
 
-    /// Whether nobody listens and nothing waits to be heard.
+    /// Whether nobody reads and nothing is queued.
     pub fn is_quiet(&self) -> bool {
         match self {
             ResponseStreams::Pipe(_) | ResponseStreams::Shared(_) => false,
@@ -111,12 +110,12 @@ impl ResponseStreams {
     }
 }
 
-/// How a client that sends each request on its own is answered.
+/// How the requests of an HTTP client are answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseMode {
-    /// Answers are single documents: what belongs to a request but is not its answer takes the general lane.
+    /// Responses are single JSON documents: other messages of a request take the general stream.
     pub json: bool,
-    /// There is only this request: no general lane, no questions, nothing to come back for.
+    /// There is only this request: no general stream, no server requests, no replay.
     pub stateless: bool,
 }
 
@@ -131,31 +130,29 @@ pub struct RequestStreams {
 #[derive(Debug, Default)]
 struct Table {
     open: HashMap<Bytes, Arc<Stream>>,
-    /// Answered ones that can be read again, with the number of sweeps they have seen.
-    kept: VecDeque<(u8, Arc<Stream>)>,
+    /// Answered ones that can be replayed, with the number of sweeps they have seen.
+    replayable: VecDeque<(u8, Arc<Stream>)>,
 }
 
-/// A request with this id is under way in the session already.
+/// A request with this id is in progress in the session already.
 #[derive(Debug, PartialEq, Eq)]
 pub struct IdInUse(pub Bytes);
 
 impl RequestStreams {
-    /// Lanes without requests.
     pub fn new(mode: ResponseMode) -> RequestStreams {
         RequestStreams { mode, general: Stream::general(!mode.stateless), table: Mutex::default() }
     }
 
-    /// How its client is answered.
     pub fn mode(&self) -> ResponseMode {
         self.mode
     }
 
-    /// The stream of what belongs to no request.
+    /// The stream of messages that belong to no request.
     pub fn general(&self) -> &Arc<Stream> {
         &self.general
     }
 
-    /// Opens one stream for the answers to these requests.
+    /// Opens one stream for the responses to these requests.
     pub fn open(&self, tags: &[Bytes], ticket: Option<Ticket>) -> Result<Arc<Stream>, IdInUse> {
         let mut table = self.lock();
         if let Some(used) = tags.iter().enumerate().find_map(|(at, tag)| {
@@ -176,14 +173,14 @@ impl RequestStreams {
             return Some(Arc::clone(&self.general));
         }
         let table = self.lock();
-        let kept = table.kept.iter().map(|(_, stream)| stream);
-        table.open.values().chain(kept).find(|stream| stream.number() == number).cloned()
+        let replayable = table.replayable.iter().map(|(_, stream)| stream);
+        table.open.values().chain(replayable).find(|stream| stream.number() == number).cloned()
     }
 
-    /// Forgets answered streams that have been there for the second time.
+    /// Drops answered streams at the second sweep that sees them.
     pub fn sweep(&self) {
         let mut table = self.lock();
-        table.kept.retain_mut(|(seen, _)| {
+        table.replayable.retain_mut(|(seen, _)| {
             *seen += 1;
             *seen < 2
         });
@@ -194,10 +191,10 @@ impl RequestStreams {
         let mut table = self.lock();
         let Some(stream) = table.open.remove(tag) else { return };
         if stream.answer(event) && stream.is_worth_keeping() {
-            if table.kept.len() >= KEPT_STREAMS {
-                table.kept.pop_front();
+            if table.replayable.len() >= REPLAYABLE {
+                table.replayable.pop_front();
             }
-            table.kept.push_back((0, stream));
+            table.replayable.push_back((0, stream));
         }
     }
 
@@ -230,7 +227,7 @@ impl RequestStreams {
 
     fn is_quiet(&self) -> bool {
         let table = self.lock();
-        table.open.is_empty() && table.kept.is_empty() && !self.general.is_read()
+        table.open.is_empty() && table.replayable.is_empty() && !self.general.is_read()
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -281,7 +278,7 @@ mod tests {
         assert_eq!(
             texts(streams.general()),
             ["news", "after 1"],
-            "late news has no lane of its own"
+            "a late message has no stream of its own"
         );
     }
 
@@ -313,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_wants_documents_hears_the_rest_on_the_general_stream() {
+    fn a_client_that_wants_documents_gets_the_rest_on_the_general_stream() {
         let response_streams = ResponseStreams::PerRequest(RequestStreams::new(ResponseMode {
             json: true,
             stateless: false,
@@ -321,7 +318,7 @@ mod tests {
         let ResponseStreams::PerRequest(streams) = &response_streams else { unreachable!() };
         let one = streams.open(&[tag("1")], None).unwrap();
         response_streams.tell(Some(b"1"), |out| out.extend_from_slice(b"progress"));
-        assert!(!response_streams.can_ask(Some(b"1")), "nobody reads the general lane");
+        assert!(!response_streams.can_ask(Some(b"1")), "nobody reads the general stream");
         assert_eq!(texts(streams.general()), ["progress"]);
         let _reader = streams.general().read(None);
         assert!(response_streams.can_ask(Some(b"1")));

@@ -1,6 +1,6 @@
-//! One client: its requests in, answers and notifications out, its id never mixed up with another's.
-//! Owns: slow answers under way, questions put to it.      Never: touches a server, knows how its client is reached.
-//! In: messages.  Out: messages, each on its lane, in order.
+//! One client: its requests in, responses and notifications out, with its own request ids.
+//! Owns: slow responses in progress, open server requests.      Never: touches a server, knows its client's transport.
+//! In: messages.  Out: messages, each on its stream, in order.
 //! Tests: `metamcp/tests/`.
 
 mod watching;
@@ -34,26 +34,25 @@ use crate::surface::{Finished, Step, View};
 use crate::task;
 use crate::upstream::Reply;
 
-/// How often it is looked whether the last lists are answered.
-const LOOK: Duration = Duration::from_millis(2);
+/// How often it is checked whether the last lists are answered.
+const CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Slow answers that may be under way for one client: first calls of a server wait here until its tools are known,
-/// so this has to hold as many of them as the router's own queue.
-const SLOW_ANSWERS: usize = metamcp_calls::dispatch::SERVER_QUEUE;
+/// Most slow responses in progress for one client: first calls of a server wait here until its tools are known, so
+/// this has to be as large as the router's own queue.
+const MAX_SLOW: usize = metamcp_calls::dispatch::SERVER_QUEUE;
 
-/// The last question put to any client. One count for all of them, so that a late answer can never be taken for one to
-/// a question of another session, or of the same one after it was at rest.
+/// The last server request to any client. One counter for all, so that a late answer can never be taken for one to a
+/// request of another session, or of the same session after it was suspended.
 static LAST_SERVER_REQUEST: AtomicU64 = AtomicU64::new(0);
 
 /// See the module.
 pub struct Session {
     view: View,
-    /// The ways to the client.
     pub response_streams: ResponseStreams,
     state: Mutex<State>,
-    /// Requests that say themselves what they speak.
+    /// Requests of the stateless era.
     pub stateless: StatelessHandler,
-    /// The client finished its introduction.
+    /// The client sent `notifications/initialized`.
     ready: Notify,
     me: Weak<Session>,
 }
@@ -61,17 +60,17 @@ pub struct Session {
 struct State {
     identity: Arc<Identity>,
     peer: Option<Arc<Peer>>,
-    /// Answers that take a while, by the id of their request, so that they can be called off.
+    /// Slow responses by the id of their request, so that they can be cancelled.
     slow: HashMap<Bytes, Vec<Slow>>,
     server_requests: HashMap<u64, OpenServerRequest>,
-    /// The least severe log message it wants, where it said so.
+    /// The least severe log level it wants, if it set one.
     level: Option<usize>,
-    /// Resources it wants to hear of, and the servers that may have them.
+    /// Resources it subscribed to, and the servers that may have them.
     watched: HashMap<String, Vec<ServerId>>,
-    /// Whether it is told of changes.
-    told: bool,
-    /// It can answer no question any more.
-    mute: bool,
+    /// Whether it is registered for change notifications.
+    is_notified: bool,
+    /// Its input ended, so it can answer no server request any more.
+    input_ended: bool,
     stopping: bool,
 }
 
@@ -84,24 +83,24 @@ impl State {
             server_requests: HashMap::new(),
             level: None,
             watched: HashMap::new(),
-            told: false,
-            mute: false,
+            is_notified: false,
+            input_ended: false,
             stopping: false,
         }
     }
 }
 
-/// A question put to the client.
+/// A server request that the client has not answered yet.
 struct OpenServerRequest {
     server_request: ServerRequest,
-    /// The call that caused it, whose lane it went on.
+    /// The call that caused it, on whose stream it was sent.
     tag: Option<Bytes>,
 }
 
-/// An answer that takes a while.
+/// A slow response in progress.
 struct Slow {
     task: AbortHandle,
-    /// What it leaves behind if it has to end before its time; nothing was run otherwise.
+    /// The response if it is aborted; without one, nothing was run.
     final_response: Option<FinalResponse>,
     /// Whether it runs nothing anywhere: a handshake or a list.
     is_list: bool,
@@ -110,7 +109,7 @@ struct Slow {
 type FinalResponse = Box<dyn Fn() -> Finished + Send + Sync>;
 
 impl Session {
-    /// A session that has heard nothing yet.
+    /// A session before its handshake.
     pub fn new(
         view: View,
         response_streams: ResponseStreams,
@@ -119,7 +118,7 @@ impl Session {
         Session::with(view, response_streams, suspended_calls, None)
     }
 
-    /// A session that goes on after a rest: its client has introduced itself before.
+    /// A session that is resumed: its handshake was done before.
     pub fn resumed(
         view: View,
         response_streams: ResponseStreams,
@@ -148,17 +147,17 @@ impl Session {
             me: me.clone(),
         });
         if resumed {
-            session.be_told();
+            session.watch_changes();
         }
         session
     }
 
-    /// Who the client is, once it has introduced itself.
+    /// The client's side of the handshake, once it is done.
     pub fn peer(&self) -> Option<Arc<Peer>> {
         self.lock().peer.clone()
     }
 
-    /// Waits until the client may be asked something: it has introduced itself, and said that it is done with that.
+    /// Waits until the client is initialized, and may be sent requests.
     pub async fn introduced(&self) {
         self.ready.notified().await;
     }
@@ -175,24 +174,22 @@ impl Session {
         self.me()
     }
 
-    /// The client, for whoever has something to tell or ask it.
     pub fn client(&self) -> Arc<dyn Client> {
         self.me()
     }
 
     fn me(&self) -> Arc<Session> {
-        self.me.upgrade().expect("a session that hears something is alive")
+        self.me.upgrade().expect("a session that receives a message is alive")
     }
 
-    /// One line of the client.
+    /// Handles one line of the client.
     pub fn hear(&self, line: &Bytes) {
         if let Err(defect) = self.message(line, line) {
             self.defective(line, defect);
         }
     }
 
-    /// Why several messages at once are not taken from this client. One that has not introduced itself may be of the one
-    /// revision that had them.
+    /// Why batches are refused from this client. Before the handshake it may be of the one revision that had them.
     pub fn refuses_batches(&self) -> Option<&'static str> {
         let revision = self.peer().and_then(|peer| peer.era.revision());
         revision
@@ -200,7 +197,7 @@ impl Session {
             .then_some("invalid request: several messages at once are not part of this revision")
     }
 
-    /// One message of the client, already read from `line`.
+    /// Handles one message of the client, already parsed from `line`.
     pub fn take(&self, message: Envelope<'_>, line: &Bytes) {
         match message {
             Envelope::Request { id, method, params } => {
@@ -228,7 +225,7 @@ impl Session {
         }
     }
 
-    /// A line of the client that was too long to keep; `request` if it had a method.
+    /// Handles a line of the client that exceeds the limit; `request` if it had a method.
     pub fn oversize(&self, id: Option<&[u8]>, request: bool, length: u64) {
         if !request && self.answered_badly(id, &Reply::Oversize(length)) {
             return;
@@ -239,22 +236,22 @@ impl Session {
         self.response_streams.answer(id, |out| write::error(out, id, -32600, &message, None));
     }
 
-    /// The client is gone for good: everything under way is called off, and nobody is answered.
+    /// The client is gone for good: everything in progress is cancelled, without responses.
     pub fn abandon(&self) {
-        let (slow, asked) = {
+        let (slow, server_requests) = {
             let mut state = self.lock();
             state.stopping = true;
             (std::mem::take(&mut state.slow), std::mem::take(&mut state.server_requests))
         };
         self.unwatch_all();
         slow.into_values().flatten().for_each(|slow| slow.task.abort());
-        drop(asked);
+        drop(server_requests);
         self.stateless.abandon();
         self.view.surface.router.cancel_all(&self.responder());
         self.response_streams.close();
     }
 
-    /// Whether nothing is under way in either direction.
+    /// Whether nothing is in progress in either direction.
     pub fn is_quiet(&self) -> bool {
         let state = self.lock();
         state.slow.is_empty()
@@ -263,45 +260,45 @@ impl Session {
             && self.stateless.is_quiet()
     }
 
-    /// Whether its client said what it wants to hear of, which would be forgotten with the session.
+    /// Whether it has a log level or subscriptions, which would be lost with the session.
     pub fn is_attached(&self) -> bool {
         let state = self.lock();
         state.level.is_some() || !state.watched.is_empty()
     }
 
-    /// Waits until everything is answered that runs nothing anywhere: handshakes and lists.
+    /// Waits until handshakes and lists are answered, which run nothing at a server.
     pub async fn answered_lists(&self) {
         let waits = || self.lock().slow.values().flatten().any(|slow| slow.is_list);
         while waits() {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
     }
 
-    /// Requests that have no answer yet, wherever they are: calls, scripts, chains, lists, whatever waits for a start.
+    /// Requests without a response: calls, scripts, chains, lists, calls that wait for a start.
     pub fn in_flight(&self) -> usize {
         let slow: usize = self.lock().slow.values().map(Vec::len).sum();
         slow + self.stateless.in_flight() + self.view.surface.router.calls_of(&self.responder())
     }
 
-    /// The client will say nothing more: questions put to it get no answer, and whoever asked need not wait for one.
+    /// The client will send nothing more: open server requests are refused, since they would never be answered.
     pub fn input_ended(&self) {
         let open = {
             let mut state = self.lock();
-            state.mute = true;
+            state.input_ended = true;
             std::mem::take(&mut state.server_requests)
         };
-        for asked in open.into_values() {
-            asked.server_request.refuse("the client behind metamcp has closed its end");
+        for open_request in open.into_values() {
+            open_request.server_request.refuse("the client behind metamcp has closed its end");
         }
     }
 
-    /// The gateway is going to end: what is under way goes on, new calls are refused, subscriptions end in good order.
+    /// The gateway drains: requests in progress continue, new calls are refused, subscriptions end cleanly.
     pub fn drain(&self) {
         self.view.surface.drain();
         self.stateless.end_subscriptions(&self.response_streams);
     }
 
-    /// Answers everything that takes a while and is not with the router: nobody will come back to it.
+    /// Ends and answers every slow response that is not in the router.
     pub fn stop(&self) {
         self.stateless.stop(&self.response_streams);
         let slow = {
@@ -326,24 +323,24 @@ impl Session {
     }
 
     fn defective(&self, part: &[u8], defect: Defect) {
-        let (code, word) = if defect.kind.is_syntax() {
+        let (code, error) = if defect.kind.is_syntax() {
             (-32700, "parse error")
         } else {
             (-32600, "invalid request")
         };
         let skimmed = skim(part);
-        let meant_as_answer = !skimmed.has_method();
+        let is_response = !skimmed.has_method();
         let id = if code == -32600 { skimmed.into_id() } else { None };
-        if meant_as_answer && self.answered_badly(id.as_deref(), &Reply::Malformed(defect)) {
+        if is_response && self.answered_badly(id.as_deref(), &Reply::Malformed(defect)) {
             return;
         }
-        let message = format!("{word}: {defect}");
+        let message = format!("{error}: {defect}");
         let id = id.as_deref();
         self.response_streams.answer(id, |out| write::error(out, id, code, &message, None));
     }
 
     fn request(&self, id: Bytes, method: &str, params: Option<&[u8]>, line: &Bytes) {
-        // Its header, where it has one, was held against this before.
+        // Its version header, if any, was compared with this before.
         if era::of_request(VersionHeader::Absent, params) == Ok(Era::Stateless)
             && let Some(me) = self.me.upgrade()
         {
@@ -352,7 +349,7 @@ impl Session {
         match method {
             "tools/call" => {
                 let step = self.view.call(params, line, self.caller(&id));
-                self.go_on(id, step);
+                self.advance(id, step);
             }
             "ping" => self.result(&id, b"{}"),
             "tools/list" => {
@@ -384,7 +381,7 @@ impl Session {
                 Some("resources/unsubscribe") => self.unsubscribe(&id, params),
                 Some(method) => {
                     let step = self.view.pass_on(method, params, &self.caller(&id));
-                    self.go_on(id, step);
+                    self.advance(id, step);
                 }
                 None => {
                     let message = format!("metamcp does not know the method {method:?}");
@@ -394,7 +391,7 @@ impl Session {
         }
     }
 
-    fn go_on(&self, id: Bytes, step: Step) {
+    fn advance(&self, id: Bytes, step: Step) {
         match step {
             Step::Dispatched => {}
             Step::Now(finished) => self.finish(&id, finished),
@@ -412,7 +409,7 @@ impl Session {
         };
         let revision = peer.era;
         self.introduce(peer);
-        self.be_told();
+        self.watch_changes();
         let view = self.view.clone();
         self.later(id, async move {
             let mut result = json!({
@@ -432,7 +429,7 @@ impl Session {
         });
     }
 
-    /// The client says who it is; its calls are recorded under that from now on.
+    /// Stores the client's handshake; its calls are recorded under its name from now on.
     fn introduce(&self, peer: Peer) {
         let mut state = self.lock();
         let client = Some(client_info(&peer));
@@ -458,16 +455,16 @@ impl Session {
         }
     }
 
-    /// The client answers a question of a server's.
+    /// The client answers a server request.
     fn answered(&self, number: Option<u64>, reply: &Reply) {
         let server_request = number.and_then(|number| self.lock().server_requests.remove(&number));
-        if let Some(asked) = server_request {
-            asked.server_request.answer(reply);
+        if let Some(open) = server_request {
+            open.server_request.answer(reply);
         }
     }
 
-    /// The client answers a question of a server's with something unusable: whoever asked shall not wait for more,
-    /// and an answer is not answered. False if no such question is open.
+    /// The client's response to a server request is unusable: the server must not wait for another, and a response gets
+    /// no response. False if no such request is open.
     fn answered_badly(&self, id: Option<&[u8]>, reply: &Reply) -> bool {
         let number = id.and_then(|id| std::str::from_utf8(id).ok()?.parse().ok());
         let open = number.is_some_and(|number| self.lock().server_requests.contains_key(&number));
@@ -482,7 +479,7 @@ impl Session {
         self.run(id, future, None, true);
     }
 
-    /// Runs what takes a while beside everything else; a cancelled one is not answered.
+    /// Runs a slow request in a task of its own; a cancelled one gets no response.
     fn run(
         &self,
         id: Bytes,
@@ -491,11 +488,11 @@ impl Session {
         is_list: bool,
     ) {
         let mut state = self.lock();
-        if state.stopping || state.slow.len() >= SLOW_ANSWERS {
+        if state.stopping || state.slow.len() >= MAX_SLOW {
             let why = if state.stopping {
                 "metamcp is shutting down"
             } else {
-                "too many requests are under way"
+                "too many requests are in progress"
             };
             drop(state);
             return self.refuse(&id, -32000, &format!("{why}; nothing was run"));
@@ -506,7 +503,7 @@ impl Session {
             let finished = future.await;
             let mut state = me.lock();
             if let Some(tasks) = state.slow.get_mut(&own) {
-                // Of several with one id it does not matter which handle goes: the rest still can be called off.
+                // Of several with one id it does not matter which handle is removed: the rest can still be cancelled.
                 tasks.retain(|slow| !slow.task.is_finished());
                 tasks.pop();
                 if tasks.is_empty() {
@@ -541,7 +538,7 @@ impl Session {
         self.fail(id, &error);
     }
 
-    /// The one way of an error to the client, whoever worded it: a server's words may be in any of them.
+    /// Sends an error. All errors are redacted here, since any of them may quote a server.
     pub(super) fn fail(&self, id: &[u8], error: &[u8]) {
         let error = self.view.surface.clean(error);
         self.response_streams.answer(Some(id), |out| write::error_raw(out, Some(id), &error));
@@ -576,7 +573,7 @@ impl Responder for Session {
                 } else {
                     let body = match write::one_line(&result) {
                         Cow::Borrowed(_) => result.clone(),
-                        Cow::Owned(mended) => Bytes::from(mended),
+                        Cow::Owned(joined) => Bytes::from(joined),
                     };
                     self.response_streams.answer_parts(
                         tag,
@@ -618,8 +615,8 @@ impl Client for Session {
 
     fn log(&self, tag: Option<&Bytes>, params: &[u8]) {
         let wanted = self.lock().level;
-        let said = object::pick(params, ["level"]).ok().and_then(|[level]| severity(level?));
-        if wanted.zip(said).is_none_or(|(wanted, said)| said >= wanted) {
+        let level = object::pick(params, ["level"]).ok().and_then(|[level]| severity(level?));
+        if wanted.zip(level).is_none_or(|(wanted, level)| level >= wanted) {
             self.notify(tag, "notifications/message", params);
         }
     }
@@ -631,7 +628,7 @@ impl Client for Session {
             "sampling/createMessage" => "sampling",
             _ => "roots",
         };
-        if state.mute || !state.peer.as_ref().is_some_and(|peer| peer.can(needed)) {
+        if state.input_ended || !state.peer.as_ref().is_some_and(|peer| peer.can(needed)) {
             return Err(server_request);
         }
         if !self.response_streams.can_ask(tag.map(|tag| &**tag)) {
@@ -654,7 +651,7 @@ impl Client for Session {
         let gone: Vec<u64> = state
             .server_requests
             .iter()
-            .filter(|(_, asked)| asked.server_request.is_from(conn, id))
+            .filter(|(_, open)| open.server_request.is_from(conn, id))
             .map(|(&number, _)| number)
             .collect();
         let dropped: Vec<(u64, OpenServerRequest)> = gone
@@ -662,16 +659,16 @@ impl Client for Session {
             .filter_map(|number| Some((*number, state.server_requests.remove(number)?)))
             .collect();
         drop(state);
-        for (number, asked) in &dropped {
+        for (number, open) in &dropped {
             let params = format!(
                 "{{\"requestId\":{number},\"reason\":\"the server does not wait for it any more\"}}"
             );
-            self.notify(asked.tag.as_ref(), "notifications/cancelled", params.as_bytes());
+            self.notify(open.tag.as_ref(), "notifications/cancelled", params.as_bytes());
         }
     }
 }
 
-/// Where a list of tools is to go on. One that cannot be read is no reason to begin anew.
+/// The cursor of `tools/list`. An unreadable one is an error, not a reason to start from the beginning.
 pub(super) fn cursor(params: Option<&[u8]>) -> Result<Option<String>, String> {
     let Some(params) = params else { return Ok(None) };
     let [cursor] = object::pick(params, ["cursor"])
@@ -682,7 +679,7 @@ pub(super) fn cursor(params: Option<&[u8]>) -> Result<Option<String>, String> {
 }
 
 impl Session {
-    /// JSON on its way to the client, without secrets.
+    /// Redacts secrets from JSON for the client.
     pub(super) fn clean(&self, json: Bytes) -> Bytes {
         match self.view.surface.clean(&json) {
             Cow::Borrowed(_) => json,

@@ -1,6 +1,6 @@
-//! Requests of the stateless era: each is served from what it says itself, whatever else its connection carries.
-//! Owns: which of them are open on a connection, and its subscriptions.      Never: keeps anything about the client.
-//! In: requests whose `_meta` says so.  Out: results with their type, on the lane of the request.
+//! Requests of the stateless era: each carries everything needed to serve it, whatever else its connection carries.
+//! Owns: the open requests of a connection, and its subscriptions.      Never: stores anything about the client.
+//! In: requests with the era's `_meta`.  Out: results with their type, on the stream of the request.
 //! Tests: `metamcp/tests/hazards/eras.rs`, with real processes.
 
 mod call;
@@ -28,12 +28,12 @@ use crate::surface::{Finished, View};
 
 /// The methods of this era that are served here.
 const METHODS: [&str; 4] = ["server/discover", "tools/list", "tools/call", "subscriptions/listen"];
-/// Open requests of one connection; the router's own queue bounds what of them is work.
+/// Open requests of one connection; the router's own queue limits how many of them run.
 const MOST_OPEN: usize = 8192;
 /// Open subscriptions of one connection.
 const MOST_SUBSCRIPTIONS: usize = 64;
 
-/// Whether a request can be served at all, before a lane is opened for it: HTTP answers with the fault's status.
+/// Whether a request can be served at all, before a stream is opened for it: HTTP answers with the fault's status.
 pub fn precheck<'a>(
     view: &View,
     method: &str,
@@ -43,21 +43,21 @@ pub fn precheck<'a>(
     served(view, method).map(|_| read).ok_or_else(|| Fault::no_such_method(method))
 }
 
-/// The method, if it is one of this era that is served here.
+/// The method, if it is served in this era.
 fn served(view: &View, method: &str) -> Option<&'static str> {
     let own = METHODS.into_iter().find(|known| *known == method);
     // Subscriptions to single resources are part of `subscriptions/listen` now.
     own.or_else(|| view.passes_on(method).filter(|method| !method.ends_with("subscribe")))
 }
 
-/// The calls of all clients of a listener that wait for them to come back.
+/// The suspended calls of all clients of a listener.
 pub type SuspendedCalls = suspended_calls::SuspendedCalls<Call>;
 
 /// See the module.
 pub struct StatelessHandler {
     view: View,
     suspended_calls: Arc<SuspendedCalls>,
-    /// Whose connection it is: nobody else may come back for what was begun here.
+    /// The owner of the connection: no other may resume its calls.
     principal: OnceLock<Bytes>,
     open: Mutex<Open>,
 }
@@ -69,7 +69,6 @@ struct Open {
     stopping: bool,
 }
 
-/// What a client listens to.
 struct Subscription {
     filter: Filter,
     /// The servers that may have its resources.
@@ -86,15 +85,14 @@ impl Drop for Subscription {
 }
 
 impl StatelessHandler {
-    /// A desk without requests.
     pub fn new(view: View, suspended_calls: Arc<SuspendedCalls>) -> StatelessHandler {
         let (principal, open) = (OnceLock::new(), Mutex::default());
         StatelessHandler { view, suspended_calls, principal, open }
     }
 
-    /// Says once who the client is, as far as that was proven.
+    /// Sets the authenticated principal, once.
     pub fn belongs_to(&self, principal: Bytes) {
-        // The first word counts.
+        // The first one counts.
         drop(self.principal.set(principal));
     }
 
@@ -124,9 +122,10 @@ impl StatelessHandler {
             "server/discover" => {
                 let view = self.view.clone();
                 self.begin(requester, &read, method, params).later(async move {
-                    let able = view.capabilities().await;
-                    let said = view.server_instructions().await;
-                    Finished::Result(result::discovery(&able, &said, env!("CARGO_PKG_VERSION")))
+                    let capabilities = view.capabilities().await;
+                    let instructions = view.server_instructions().await;
+                    let version = env!("CARGO_PKG_VERSION");
+                    Finished::Result(result::discovery(&capabilities, &instructions, version))
                 });
             }
             "tools/list" => {
@@ -140,7 +139,7 @@ impl StatelessHandler {
                         Finished::Result(tools) => tools,
                         other => return other,
                     };
-                    // Tools of servers may change, and who may see them is not ours to say.
+                    // Tools of servers may change, and may be private to this client.
                     let tools = match view.is_direct() {
                         true => result::cacheable(&tools, result::FOREIGN_TTL_MS, false),
                         false => result::cacheable(&tools, result::LIST_TTL_MS, true),
@@ -153,7 +152,7 @@ impl StatelessHandler {
         }
     }
 
-    /// The client calls a request off.
+    /// The client cancels a request.
     pub fn cancelled(&self, id: &[u8]) {
         let calls = {
             let mut open = self.lock();
@@ -165,7 +164,7 @@ impl StatelessHandler {
         }
     }
 
-    /// The client is gone: everything open is called off.
+    /// The client is gone: everything open is cancelled.
     pub fn abandon(&self) {
         let calls = {
             let mut open = self.lock();
@@ -178,7 +177,7 @@ impl StatelessHandler {
         }
     }
 
-    /// The gateway goes down: what is under way here is answered, and subscriptions end in good order.
+    /// The gateway shuts down: open requests are answered, and subscriptions end cleanly.
     pub fn stop(&self, response_streams: &ResponseStreams) {
         let calls: Vec<Arc<Call>> = {
             let mut open = self.lock();
@@ -189,7 +188,7 @@ impl StatelessHandler {
         calls.iter().for_each(|call| call.stop());
     }
 
-    /// Ends subscriptions in good order, while other requests may still be answered.
+    /// Ends subscriptions cleanly, while other requests may still be answered.
     pub fn end_subscriptions(&self, response_streams: &ResponseStreams) {
         let subscriptions = std::mem::take(&mut self.lock().subscriptions);
         for id in subscriptions.keys() {
@@ -197,7 +196,7 @@ impl StatelessHandler {
         }
     }
 
-    /// Requests that have no answer yet; a subscription never gets one before its end.
+    /// Requests without a response; a subscription gets one only at its end.
     pub fn in_flight(&self) -> usize {
         self.lock().calls.values().map(Vec::len).sum()
     }
@@ -208,7 +207,7 @@ impl StatelessHandler {
         open.calls.is_empty() && open.subscriptions.is_empty()
     }
 
-    /// A notification for whoever has subscribed to it here.
+    /// Sends a notification to the subscriptions that cover it.
     pub fn notify(
         &self,
         response_streams: &ResponseStreams,
@@ -230,7 +229,7 @@ impl StatelessHandler {
         }
     }
 
-    /// A request that was answered needs no place here.
+    /// Removes a request that was answered.
     fn done(&self, id: &Bytes, call: &Call) {
         let mut open = self.lock();
         if let Some(calls) = open.calls.get_mut(id) {
@@ -257,7 +256,7 @@ impl StatelessHandler {
             }
         };
         let input = match self.retried(&picked, method, params) {
-            // Where servers are shown as they are, answers to what nobody here asked are for the server to judge.
+            // In direct mode unsolicited input responses are forwarded; the server decides about them.
             Ok(None) => picked[1].filter(|_| self.view.is_direct()).map(|responses| {
                 let responses = Bytes::copy_from_slice(responses);
                 Arc::new(Input { responses, state: None })
@@ -275,7 +274,7 @@ impl StatelessHandler {
         call.start(params, line);
     }
 
-    /// What a retry leads back to, if it is one.
+    /// What a retry resumes, if it is one.
     fn retried(
         &self,
         [state, responses]: &[Option<&[u8]>; 2],
@@ -300,7 +299,7 @@ impl StatelessHandler {
         match resume {
             Resume::Suspended { call, round } => {
                 let call = self.suspended_calls.find(call).ok_or_else(|| {
-                    Fault::invalid("nothing waits for this requestState any more; send the request again without it")
+                    Fault::invalid("no call is suspended for this requestState any more; send the request again without it")
                 })?;
                 Ok(Some(Retried::Suspended(call, Retry { round, responses })))
             }
@@ -352,7 +351,7 @@ impl StatelessHandler {
             return refused("metamcp is shutting down; nothing was run");
         }
         if open.calls.len() >= MOST_OPEN {
-            return refused("too many requests are under way; nothing was run");
+            return refused("too many requests are in progress; nothing was run");
         }
         open.calls.entry(id.clone()).or_default().push(Arc::clone(call));
         Ok(())
@@ -364,9 +363,9 @@ impl StatelessHandler {
             Err(fault) => return requester.refuse(&fault),
         };
         let granted = wanted.granted(&self.view.offered());
-        let said = listen::acknowledgement(&requester.id, &granted);
+        let acknowledgement = listen::acknowledgement(&requester.id, &granted);
         let subscription = self.subscription(granted);
-        session.be_told();
+        session.watch_changes();
         let mut open = self.lock();
         if open.stopping || open.subscriptions.len() >= MOST_SUBSCRIPTIONS {
             drop(open);
@@ -374,14 +373,14 @@ impl StatelessHandler {
             let fault = Fault { code: -32000, message, data: None, status: 503 };
             return requester.refuse(&fault);
         }
-        // Under the lock, so that nothing of the subscription can leave in front of it.
+        // Under the lock, so that no notification of the subscription can precede it.
         session.response_streams.tell(Some(&requester.id), |out| {
-            write::notification(out, listen::ACKNOWLEDGED, Some(&said));
+            write::notification(out, listen::ACKNOWLEDGED, Some(&acknowledgement));
         });
         open.subscriptions.insert(requester.id.clone(), subscription);
     }
 
-    /// Sees to it that servers tell of what a client listens to.
+    /// Subscribes at the servers to the resources of a filter.
     fn subscription(&self, filter: Filter) -> Subscription {
         let router = Arc::clone(&self.view.surface.router);
         let mut watched = Vec::new();
@@ -400,10 +399,10 @@ impl StatelessHandler {
     }
 }
 
-/// What a retry leads back to.
+/// What a retry resumes.
 enum Retried {
-    /// A call that is held open.
+    /// A suspended call of the gateway.
     Suspended(Arc<Call>, Retry),
-    /// A server that keeps nothing.
+    /// A call of a stateless server, which gets the answers.
     Relay(Input),
 }

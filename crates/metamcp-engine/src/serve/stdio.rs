@@ -18,14 +18,14 @@ use crate::outbox::Outbox;
 use crate::stream::{ReadBudget, read_lines};
 use crate::task;
 
-/// A client with this much to read gets no further requests read until it has caught up.
+/// Backpressure: while a client has this much left to read, no further requests of it are read.
 const READ_BACKLOG: u64 = 16 * 1024 * 1024;
-/// What is read of it all the same, to see whether it is still there.
+/// What is read ahead all the same, to notice the end of its input.
 const READ_AHEAD: usize = 1024 * 1024;
-/// How long what runs nothing may still take when the client has said all it has to say.
+/// How long handshakes and lists may still take after the client's input ended.
 const LAST_LISTS: Duration = Duration::from_secs(1);
-/// How long the last answers may take to leave when the process ends.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+/// How long the last responses may take to be written when the process ends.
+const LAST_FLUSH: Duration = Duration::from_millis(200);
 
 /// How one client is served.
 #[derive(Debug, Clone, Copy)]
@@ -38,8 +38,8 @@ pub struct Options {
     pub can_answer: fn() -> bool,
 }
 
-/// Serves one client until it goes or `stop` says so; then lets calls in flight finish, within bounds, answers the rest
-/// and ends every child. A second word of `stop` does not wait for the calls, a third ends children without ceremony.
+/// Serves one client until it disconnects or `stop` fires; then lets calls in flight finish, within limits, answers the
+/// rest and ends every child. A second `stop` does not wait for the calls, a third kills the children.
 pub async fn serve<R, W>(
     gateway: &Gateway,
     input: R,
@@ -66,7 +66,7 @@ where
     let mut reading = pin!(async {
         read(&session, &outbox, input, options.line_limit).await;
         session.input_ended();
-        // Whoever pipes a handshake in and closes it is still there to read the answer.
+        // A client that pipes a handshake in and closes its end still reads the response.
         drop(tokio::time::timeout(LAST_LISTS, session.answered_lists()).await);
     });
     let mut shutdown = Shutdown::new(options.drain);
@@ -74,12 +74,12 @@ where
     while shutdown.phase() < Phase::Ending {
         let is_draining = shutdown.phase() != Phase::Serving;
         let event = tokio::select! {
-            // Answers to questions of servers and cancellations are heard to the end.
+            // Answers to server requests and cancellations are read to the end.
             () = &mut reading, if reads => {
                 reads = false;
                 Event::InputEnded
             }
-            // A client that does not listen any more is gone, whatever it still writes.
+            // A client that no longer reads is gone, whatever it still writes.
             _ = &mut writer, if writes => {
                 writes = false;
                 Event::OutputLost
@@ -90,13 +90,14 @@ where
                 }
                 Event::Signal
             }
-            () = sleep(DRAIN_LOOK), if is_draining => looked(&session, &outbox, options),
+            () = sleep(DRAIN_LOOK), if is_draining => drain_state(&session, &outbox, options),
         };
         let phase = shutdown.hear(event, gateway.router.clock.now());
         if !is_draining && matches!(phase, Phase::Draining { .. }) {
             session.drain();
-            // With nothing in flight nothing waits, not even until the next look.
-            shutdown.hear(looked(&session, &outbox, options), gateway.router.clock.now());
+            // With nothing in flight it does not wait for the next check.
+            let state = drain_state(&session, &outbox, options);
+            shutdown.hear(state, gateway.router.clock.now());
         }
     }
     asking.abort();
@@ -105,15 +106,15 @@ where
     outbox.close();
     let flushed = async {
         if !writer.is_finished() {
-            drop(tokio::time::timeout(LAST_WORDS, &mut writer).await);
+            drop(tokio::time::timeout(LAST_FLUSH, &mut writer).await);
         }
     };
     tokio::join!(flushed, wind_up(gateway, &mut stop, shutdown));
     ended
 }
 
-/// What the drain waits for: answers, and that they leave.
-fn looked(session: &Session, outbox: &Outbox, options: Options) -> Event {
+/// What the drain waits for: responses, and that they are written.
+fn drain_state(session: &Session, outbox: &Outbox, options: Options) -> Event {
     Event::Looked {
         in_flight: session.in_flight() > 0 || outbox.backlog() > 0,
         can_answer: (options.can_answer)(),
@@ -136,7 +137,7 @@ async fn read<R: AsyncRead + Unpin>(
             read_budget.heard().await;
         }
         if outbox.backlog() > READ_BACKLOG && !ended {
-            // What it writes meanwhile waits, but that it is gone must show.
+            // Its further input waits, but the end of its input must be noticed.
             tokio::select! {
                 () = outbox.drained(READ_BACKLOG / 2) => {}
                 () = end_of(&mut input, &mut lines) => ended = true,

@@ -16,7 +16,7 @@ use metamcp_wire::scan::{Defect, MAX_DEPTH, check};
 use metamcp_wire::{object, write};
 use serde_json::Value;
 
-use super::reply::{Code, ErrorObject, from_verdict};
+use super::reply::{Code, ErrorObject, from_dispatch_error};
 use super::{Finished, Step, View, result_store};
 use crate::catalog::{Known, Snapshot};
 use crate::clock::unix_millis;
@@ -25,32 +25,31 @@ use crate::router::{CallProgress, Caller, Entry, ResultMapper, UpstreamRequest};
 /// Arguments longer than this are not checked against the schema here: building them as a tree would cost more
 /// than the server's own check, which follows anyway.
 const MAX_CHECKED: usize = 1024 * 1024;
-/// What is said below arguments that were refused by what is known.
+/// The hint for arguments that the catalog's schema refuses.
 const NOT_CONTACTED: &str = "The server was not contacted. Correct the arguments and call again.";
-/// The same where its list was read for this call: what is remembered from disk is no reason to refuse a call that the
-/// server might take today.
-const ASKED_FIRST: &str = "The call was not sent: the server listed its tools just now, and this is what it wants. Correct the arguments and call again.";
-/// Names offered for one that does not exist.
+/// The same after the list was read again for this call: a schema cached on disk is no reason to refuse a call that the
+/// server might accept today.
+const RELISTED: &str = "The call was not sent: the server listed its tools just now, and this is the schema it gave. Correct the arguments and call again.";
+/// Most similar names suggested for one that does not exist.
 const NEAR: usize = 5;
 
-/// A call that is wanted, before it is known whether its tool exists.
+/// A requested call, before it is known whether its tool exists.
 pub(super) struct CallRequest {
     pub(super) entry: Entry,
     pub(super) tool: Arc<str>,
     pub(super) arguments: Option<Bytes>,
     meta: Option<Bytes>,
     progress: Option<Bytes>,
-    /// What is told of its progress, where somebody wants to know.
+    /// Reports its progress, if the caller sent a token.
     call_progress: Option<Arc<CallProgress>>,
-    /// What is made of the outcome.
     pub(super) result_mapper: Option<ResultMapper>,
 }
 
-/// What is asked for, as it was written.
+/// A requested call as it was written.
 pub(super) struct RawCall<'a> {
-    /// The tool that asks, for messages.
+    /// The meta-tool that makes it, for messages.
     pub(super) by: &'static str,
-    /// Where it has a place of its own.
+    /// The server, where it has an argument of its own.
     pub(super) server: Option<String>,
     /// A name, or an id.
     pub(super) tool: String,
@@ -59,17 +58,17 @@ pub(super) struct RawCall<'a> {
     pub(super) meta: Option<&'a [u8]>,
 }
 
-/// Why there is no such call.
+/// Why a call cannot be made through the router.
 pub(super) enum Rejected {
     /// The request itself is wrong.
     Invalid(String),
     /// It cannot be made.
     Refused(Box<ErrorObject>),
-    /// It is about a value that is kept here.
+    /// It reads a stored result.
     StoredResult(String, Value),
 }
 
-/// How a call begins.
+/// How far the start of a call got.
 pub(super) enum Dispatched {
     /// The router has it.
     Sent,
@@ -79,11 +78,12 @@ pub(super) enum Dispatched {
     Later(Pin<Box<dyn Future<Output = Result<(), ErrorObject>> + Send>>),
 }
 
-/// What the catalog says about a wish.
+/// A requested call checked against the catalog.
 enum Validation {
-    /// It can go.
-    Valid { harmless: bool },
-    /// It cannot, as far as is known.
+    Valid {
+        harmless: bool,
+    },
+    /// Wrong as far as the catalog knows.
     Invalid(Box<ErrorObject>),
     /// Nothing is known of the server's tools.
     Unknown,
@@ -129,7 +129,7 @@ impl View {
         }
     }
 
-    /// Sees to it that a caller with a progress token hears of begin and end, unless the server tells it more.
+    /// Reports start and end to a caller with a progress token, unless the server reports progress itself.
     pub(super) fn report_progress(&self, call_request: &mut CallRequest, caller: &Caller) {
         if let Some(token) = &call_request.progress {
             let name = format!("{}:{}", call_request.entry.name, call_request.tool);
@@ -139,7 +139,7 @@ impl View {
         }
     }
 
-    /// Makes a call, or says why not.
+    /// Makes a call; one that is refused gets its record and the end of its progress here.
     pub(super) fn begin(&self, call_request: CallRequest, mut caller: Caller) -> Dispatched {
         if let Err(refused) = permitted(&call_request) {
             return self.refuse(&call_request, &caller, refused);
@@ -148,11 +148,11 @@ impl View {
         let known = snapshot.known(call_request.entry.id);
         match self.validate(&call_request, known) {
             Validation::Valid { harmless } => {
-                self.go(call_request, harmless, caller);
+                self.send(call_request, harmless, caller);
                 Dispatched::Sent
             }
-            // What a live server said in this process needs no second look, nor do arguments that break a schema of the
-            // last hour; and what can be read in two ways is refused by every list.
+            // A list that this process read from the live server needs no refresh, nor does one of the last hour for
+            // arguments that break its schema. Ambiguous arguments are refused by every list.
             Validation::Invalid(refused)
                 if known.is_some_and(|known| settles(known, &refused))
                     || unambiguous(&call_request).is_err() =>
@@ -166,7 +166,7 @@ impl View {
                     let call_progress = call_request.call_progress.clone();
                     let server = Arc::clone(&call_request.entry.name);
                     let tool = Arc::clone(&call_request.tool);
-                    let dispatched = view.look_again(call_request, &caller).await;
+                    let dispatched = view.relist_and_dispatch(call_request, &caller).await;
                     if let Err(error) = &dispatched {
                         view.surface.refused(&caller, (&server, &tool), error);
                         call_progress.iter().for_each(|call_progress| call_progress.end(true));
@@ -204,7 +204,7 @@ impl View {
     }
 
     /// The list is missing, or old enough that it may be wrong about this call: it is read from the server first.
-    async fn look_again(
+    async fn relist_and_dispatch(
         &self,
         call_request: CallRequest,
         caller: &Caller,
@@ -214,7 +214,7 @@ impl View {
         let known = snapshot.known(call_request.entry.id);
         match self.validate(&call_request, known) {
             Validation::Valid { harmless } => {
-                self.go(call_request, harmless, caller.clone());
+                self.send(call_request, harmless, caller.clone());
                 return Ok(());
             }
             Validation::Invalid(refused) if known.is_some_and(|known| settles(known, &refused)) => {
@@ -230,14 +230,14 @@ impl View {
         }
         let snapshot = self.snapshot();
         match self.validate(&call_request, snapshot.known(call_request.entry.id)) {
-            Validation::Valid { harmless } => self.go(call_request, harmless, caller.clone()),
+            Validation::Valid { harmless } => self.send(call_request, harmless, caller.clone()),
             // A server that cannot list its tools may still have this one; it knows best.
             Validation::Unknown => {
                 unambiguous(&call_request).map_err(|refused| *refused)?;
-                self.go(call_request, false, caller.clone());
+                self.send(call_request, false, caller.clone());
             }
             Validation::Invalid(refused) if refused.code() == Code::ValidationInput => {
-                return Err(refused.hint(ASKED_FIRST));
+                return Err(refused.hint(RELISTED));
             }
             Validation::Invalid(refused) => return Err(*refused),
         }
@@ -245,7 +245,7 @@ impl View {
     }
 
     /// Waits until the tools of the server of that name are known, however long it takes to install and start it.
-    /// What keeps them from being known is said by whoever asks next.
+    /// A failure is reported to the next caller.
     pub async fn make_known(&self, name: &str) {
         self.surface.catalog.loaded().await;
         let Some(entry) = self.server(name).filter(|entry| entry.config.is_enabled()) else {
@@ -265,7 +265,7 @@ impl View {
         }
     }
 
-    /// The configuration with the secrets that were looked up when the server started, which must not be told.
+    /// The configuration with the secrets that were resolved when the server started, for redaction.
     fn config_now(&self, entry: &Entry) -> Arc<ServerConfig> {
         self.surface
             .router
@@ -277,9 +277,9 @@ impl View {
     pub(super) async fn listed(&self, entry: &Entry) -> Result<(), ErrorObject> {
         let mut seen = self.surface.router.state_changes.now();
         let started = self.surface.router.clock.now();
-        let refused = |verdict| {
+        let refused = |error| {
             let config = self.config_now(entry);
-            from_verdict(&entry.name, &verdict, &[], Some(&config)).at(&entry.name, None)
+            from_dispatch_error(&entry.name, &error, &[], Some(&config)).at(&entry.name, None)
         };
         self.surface.router.wake(entry.id).map_err(refused)?;
         loop {
@@ -289,33 +289,34 @@ impl View {
                 return Ok(());
             }
             let view = self.surface.router.view(entry.id);
-            let on_its_way = view
+            let is_starting = view
                 .as_ref()
                 .is_some_and(|view| view.state.is_some() || view.waiting_since.is_some());
-            if !on_its_way {
-                // It failed meanwhile. Waking it again would be another start for each of those who wait.
+            if !is_starting {
+                // It failed meanwhile. Waking it again would start it once more for every waiting call.
                 return match self.surface.router.why_not(entry.id) {
-                    Some(verdict) => Err(refused(verdict)),
+                    Some(error) => Err(refused(error)),
                     None => Ok(()),
                 };
             }
-            // In line for a slot it waits no longer than any other call would.
-            let in_line = view.and_then(|view| view.waiting_since.filter(|_| view.state.is_none()));
-            let limit = match in_line {
+            // In the queue for a pool slot it waits no longer than any other call would.
+            let queued_since =
+                view.and_then(|view| view.waiting_since.filter(|_| view.state.is_none()));
+            let limit = match queued_since {
                 Some(since) => started.max(since) + self.surface.options.pool_wait,
                 None => started + self.surface.options.list_wait,
             };
             tokio::select! {
                 () = self.surface.router.state_changes.moved_on(&mut seen) => {}
                 () = self.surface.router.clock.sleep_until(limit) => {
-                    if in_line.is_none() {
+                    if queued_since.is_none() {
                         return Ok(());
                     }
                     let waited = self.surface.router.clock.now().since(started);
-                    let verdict = DispatchError::PoolExhausted { waited, holders: Vec::new() };
+                    let error = DispatchError::PoolExhausted { waited, holders: Vec::new() };
                     let holders = self.surface.router.holders();
                     let config = self.config_now(entry);
-                    return Err(from_verdict(&entry.name, &verdict, &holders, Some(&config))
+                    return Err(from_dispatch_error(&entry.name, &error, &holders, Some(&config))
                         .at(&entry.name, None));
                 }
             }
@@ -350,7 +351,7 @@ impl View {
         Validation::Valid { harmless }
     }
 
-    fn go(&self, call_request: CallRequest, harmless: bool, caller: Caller) {
+    fn send(&self, call_request: CallRequest, harmless: bool, caller: Caller) {
         let CallRequest { entry, tool, arguments, meta, progress, call_progress, result_mapper } =
             call_request;
         let input = caller.responder.input();
@@ -370,7 +371,7 @@ impl View {
         self.surface.router.call(request, caller);
     }
 
-    /// The call that is asked for. `line` holds the arguments.
+    /// Resolves server and tool of a requested call. `line` holds the arguments.
     pub(super) fn resolve_call(
         &self,
         raw_call: RawCall<'_>,
@@ -437,7 +438,7 @@ impl View {
         owners.map(|entry| format!("{}:{tool}", entry.name)).collect()
     }
 
-    /// What a tool takes, if that is known: its signature, and its JSON Schema.
+    /// The signature and input schema of a tool, if it is known.
     pub fn takes(&self, server: &str, tool: &str) -> Option<(String, Value)> {
         let (entry, snapshot) = (self.server(server)?, self.snapshot());
         let tool = snapshot.known(entry.id)?.tool(tool)?;
@@ -489,7 +490,7 @@ pub(super) fn usable(entry: &Entry) -> Result<(), Box<ErrorObject>> {
             ("disabled", reason, hint)
         }
         ServerState::Disabled { reason } => {
-            let hint = "The call was not sent. Mend the configuration; a variable has to be set where metamcp is started.";
+            let hint = "The call was not sent. Fix the configuration; a variable has to be set where metamcp is started.";
             ("disabled", reason, hint.into())
         }
         ServerState::Invalid { reason } => {
@@ -510,7 +511,7 @@ pub(super) fn usable(entry: &Entry) -> Result<(), Box<ErrorObject>> {
     ))
 }
 
-/// Whether the configuration lets this call through at all.
+/// Whether the configuration permits this call at all.
 fn permitted(call_request: &CallRequest) -> Result<(), Box<ErrorObject>> {
     let config = &call_request.entry.config;
     let at = |object: ErrorObject| {
@@ -543,21 +544,21 @@ fn decode<'a>(
         object::pick(arguments, ["server", "tool", "args", "arguments"]).map_err(|defect| {
             Finished::invalid(format!("the arguments of mcp_call cannot be used: {defect}"))
         })?;
-    // The protocol's own word for it, which models slip into.
+    // The protocol's own name for it, which models use by mistake.
     let args = match (args, alias) {
         (Some(_), Some(_)) => {
             return Err(Finished::invalid("mcp_call takes `args` or `arguments`, not both"));
         }
         (args, alias) => args.or(alias),
     };
-    let word = |raw: Option<&[u8]>, name: &str| match raw {
+    let string = |raw: Option<&[u8]>, name: &str| match raw {
         None | Some(b"null") => Ok(None),
         Some(raw) => match object::text(raw) {
             Some(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
             None => Err(Finished::invalid(format!("`{name}` of mcp_call must be a string"))),
         },
     };
-    let (server, tool) = (word(server, "server")?, word(tool, "tool")?);
+    let (server, tool) = (string(server, "server")?, string(tool, "tool")?);
     let Some(tool) = tool else {
         return Err(Finished::invalid(
             "mcp_call needs `tool`: a tool's name, or its id SERVER:TOOL",
@@ -587,7 +588,7 @@ fn decode_args(by: &str, args: Option<&[u8]>, line: &Bytes) -> Result<Option<Byt
     }
 }
 
-/// The arguments against the tool's schema.
+/// Validates the arguments against the tool's schema.
 fn checked(call_request: &CallRequest, tool: &Tool) -> Result<(), Box<ErrorObject>> {
     let raw = call_request.arguments.as_deref().unwrap_or(b"{}");
     if raw.len() > MAX_CHECKED {
@@ -616,13 +617,13 @@ fn checked(call_request: &CallRequest, tool: &Tool) -> Result<(), Box<ErrorObjec
     })
 }
 
-/// Whether a call is refused by what is known of its server, without asking it first.
+/// Whether a call can be refused by the known list, without reading it again from the server.
 fn settles(known: &Known, refused: &ErrorObject) -> bool {
     let of_arguments = refused.code() == Code::ValidationInput;
     known.listed_at.is_some() || of_arguments && known.is_recent(unix_millis())
 }
 
-/// Arguments that are not checked any further can be read in one way only.
+/// Refuses arguments that two JSON parsers could read differently; the only check where there is no schema check.
 fn unambiguous(call_request: &CallRequest) -> Result<(), Box<ErrorObject>> {
     let raw = call_request.arguments.as_deref().unwrap_or(b"{}");
     object::unambiguous(raw, MAX_DEPTH).map_err(|defect| ambiguous(call_request, &defect))
@@ -637,15 +638,15 @@ fn ambiguous(call_request: &CallRequest, defect: &Defect) -> Box<ErrorObject> {
     Box::new(object.at(&call_request.entry.name, Some(&call_request.tool)).hint(NOT_CONTACTED))
 }
 
-/// A tool of an installed server that is not what it was when the server was agreed to.
+/// A tool of an installed server that differs from its pinned definition.
 pub(super) fn blocked(name: &Arc<str>, tool: &Arc<str>) -> ErrorObject {
     ErrorObject::new(
         Code::Denied,
-        format!("the tool {tool:?} of the installed server {name:?} changed since it was agreed to"),
+        format!("the tool {tool:?} of the installed server {name:?} changed since it was approved"),
     )
     .at(name, Some(tool))
     .hint(format!(
-        "The call was not sent. The user can look at it and run `metamcp provisioned accept {name}` in a terminal."
+        "The call was not sent. The user can review it and run `metamcp provisioned accept {name}` in a terminal."
     ))
 }
 
@@ -653,14 +654,14 @@ fn no_such_tool(call_request: &CallRequest, known: &Known) -> ErrorObject {
     let names = known.tools.tools.iter().map(|tool| &*tool.name);
     let near: Vec<String> =
         nearest(&call_request.tool, names, NEAR).into_iter().map(str::to_owned).collect();
-    let left_out = known.tools.left_out().map_or(String::new(), |words| format!(" {words}"));
+    let skipped = known.tools.left_out().map_or(String::new(), |note| format!(" {note}"));
     let hint = if near.is_empty() {
-        let all = format!(" lists its {} tools.{left_out}", known.tools.tools.len());
+        let all = format!(" lists its {} tools.{skipped}", known.tools.tools.len());
         Advice::default().step(Next::ToolsOf(call_request.entry.name.to_string()), all)
     } else {
-        format!("Did you mean {}?{left_out}", near.join(" or ")).into()
+        format!("Did you mean {}?{skipped}", near.join(" or ")).into()
     };
-    let message = if left_out.is_empty() {
+    let message = if skipped.is_empty() {
         format!("the server {:?} has no tool {:?}", call_request.entry.name, &*call_request.tool)
     } else {
         format!(

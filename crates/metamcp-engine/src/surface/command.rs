@@ -1,4 +1,4 @@
-//! One call of the gateway's own tools without a client: by a command, which shows nothing and answers nothing meanwhile.
+//! One call of the gateway's own tools by a command, without a client: it has no progress and declines server requests.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::router::{CallOutcome, Caller, Client, Responder, ServerRequest};
 const TAG: &[u8] = b"1";
 
 impl View {
-    /// Makes a `tools/call` with these params, and waits for what comes of it.
+    /// Makes a `tools/call` with these params, and waits for its outcome.
     pub async fn call_for_command(&self, params: &Value) -> Finished {
         let (answer, answered) = oneshot::channel();
         let command = Arc::new(Command {

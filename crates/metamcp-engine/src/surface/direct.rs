@@ -1,5 +1,5 @@
-//! Direct mode: what servers have is shown as it is, and what a client asks of it is passed on as it was written.
-//! Owns: which server a name or an address belongs to, pages over several servers.      Never: changes a result, answers for a server.
+//! Direct mode: the servers' own tools, resources and prompts; requests for them are forwarded unchanged.
+//! Owns: which server a name or a URI belongs to, pages over several servers.      Never: changes a result, answers for a server.
 //! In: requests of clients, raw.  Out: `Step`, as for every other surface.
 //! Tests: `metamcp/tests/hazards/direct.rs`, the conformance suite in `metamcp/tests/real`.
 
@@ -31,7 +31,7 @@ use crate::router::{
 };
 pub(super) use owners::Owners;
 
-/// What is passed on to servers beside calls of tools.
+/// The methods that are forwarded to servers besides `tools/call`.
 const METHODS: [&str; 8] = [
     "resources/list",
     "resources/templates/list",
@@ -42,8 +42,8 @@ const METHODS: [&str; 8] = [
     "prompts/get",
     "completion/complete",
 ];
-/// What the params of all of these may hold. A member that a careless parser would take for one of them is refused, since
-/// the server might be careless.
+/// The members of their params. A member that a lenient parser would take for one of them is refused, since the server
+/// might have such a parser.
 const MEMBERS: [&str; 9] = [
     "name",
     "arguments",
@@ -57,38 +57,37 @@ const MEMBERS: [&str; 9] = [
 ];
 
 impl View {
-    /// Whether servers are shown as they are.
     pub fn is_direct(&self) -> bool {
         self.tool_surface == ToolSurface::Direct
     }
 
-    /// The method, if it is one that is passed on to servers here.
+    /// The method, if it is forwarded to servers in this view.
     pub fn passes_on(&self, method: &str) -> Option<&'static str> {
         METHODS.into_iter().find(|known| *known == method).filter(|_| self.is_direct())
     }
 
-    /// A request that is passed on.
+    /// Forwards a request of a client.
     pub fn pass_on(&self, method: &'static str, params: Option<&[u8]>, caller: &Caller) -> Step {
-        if let Some(refused) = self.too_late().or_else(|| in_doubt(method, params)) {
+        if let Some(refused) = self.too_late().or_else(|| ambiguous(method, params)) {
             return Step::Now(refused);
         }
         if self.offering().is_empty() {
-            return Step::Now(self.nothing(method));
+            return Step::Now(self.no_server(method));
         }
         if let Some(only) = self.only() {
-            self.hand(&only, method, about(method, params), params, caller);
+            self.forward(&only, method, about(method, params), params, caller);
             return Step::Dispatched;
         }
-        self.among(method, params, caller)
+        self.forward_to_owner(method, params, caller)
     }
 
-    /// Why nothing new is passed on any more, once the gateway is about to end.
+    /// The response to requests during shutdown.
     fn too_late(&self) -> Option<Finished> {
         let message = "metamcp is shutting down; nothing was run".to_owned();
         self.surface.is_draining().then_some(Finished::Protocol { code: -32000, message })
     }
 
-    /// Whether any server may have more than tools here.
+    /// Whether any server of this view may have resources or prompts.
     pub fn offers_any(&self) -> bool {
         !self.offering().is_empty()
     }
@@ -101,8 +100,7 @@ impl View {
         }
     }
 
-    /// Whether a subscription has to be passed on to learn whether it can be had: there is one server, and it takes
-    /// subscriptions one by one.
+    /// Whether the server itself has to answer a subscription: there is one server, and it has `resources/subscribe`.
     pub fn subscribes_at_server(&self) -> bool {
         self.only().filter(|only| self.has_all_of(only)).is_some_and(|only| {
             let peer = self.surface.router.peer(only.id);
@@ -125,13 +123,13 @@ impl View {
             return Vec::new();
         }
         let schema: Value = serde_json::from_str(schema).unwrap_or_default();
-        // A tool whose annotations are wrong is one that clients leave out.
+        // Clients skip a tool whose annotations are wrong.
         headers::mirrors(&schema).unwrap_or_default()
     }
 
     /// A call of a tool by the name it is shown under.
     pub(super) fn direct_call(&self, params: Option<&[u8]>, caller: &Caller) -> Step {
-        if let Some(refused) = self.too_late().or_else(|| in_doubt("tools/call", params)) {
+        if let Some(refused) = self.too_late().or_else(|| ambiguous("tools/call", params)) {
             return Step::Now(refused);
         }
         let name = params.and_then(|params| object::pick(params, ["name"]).ok()?[0]);
@@ -139,7 +137,7 @@ impl View {
             let why = "tools/call needs params with a name, which is a string";
             return Step::Now(Finished::invalid(why));
         };
-        // No such name is ever shown, and a server might read it as another one.
+        // Such a name is never listed, and a server might read it as another one.
         if direct::is_unseen(&name) {
             return Step::Now(unknown(&name));
         }
@@ -152,7 +150,7 @@ impl View {
         if let Some(only) = self.only().filter(|only| self.is_for(only, &name)) {
             return self.call_shown(&only, &(*name).into(), &name, params, caller);
         }
-        // It may be of a server that has not listed its tools yet.
+        // It may belong to a server that has not listed its tools yet.
         let (view, name) = (self.clone(), name.into_owned());
         let params = params.map(Bytes::copy_from_slice);
         let mut caller = caller.clone();
@@ -183,22 +181,22 @@ impl View {
 }
 
 impl View {
-    /// A server of this view that may have prompts, by its place.
+    /// A server of this view that may have prompts, by its index.
     fn at(&self, server: ServerId) -> Option<Entry> {
         self.offering().into_iter().find(|entry| entry.id == server)
     }
 
-    /// Why there is no server to ask, where there is none.
+    /// Why no server can be used, where there is none.
     fn without_servers(&self) -> &'static str {
         if self.servers().iter().next().is_some() {
-            "none of the configured servers can be used: all are switched off, or lack something they need"
+            "none of the configured servers can be used: all are disabled, or lack something they need"
         } else {
             "no server is configured"
         }
     }
 
-    /// The answer where there is no server to ask.
-    fn nothing(&self, method: &str) -> Finished {
+    /// The response where no server can be used.
+    fn no_server(&self, method: &str) -> Finished {
         match Kind::listed_by(method) {
             Some(kind) => Finished::Result(format!("{{\"{}\":[]}}", kind.member()).into_bytes()),
             None if self.enabled().is_empty() => Finished::invalid(self.without_servers()),
@@ -214,16 +212,15 @@ impl View {
         servers.iter().filter(|entry| entry.config.is_enabled()).cloned().collect()
     }
 
-    /// Those of them whose resources and prompts this view has: of a server that is here with some of its tools only, it
-    /// has nothing else.
+    /// Those of them whose resources and prompts are in this view: not those of a server with only some of its tools.
     pub(super) fn offering(&self) -> Vec<Entry> {
         let mut servers = self.enabled();
         servers.retain(|entry| self.has_all_of(entry));
         servers
     }
 
-    /// The only server, if just one is configured and it can be used. Those that cannot be used count: names must not
-    /// change their meaning because a variable is not set or a server is switched off for a while.
+    /// The only server, if just one is configured and it can be used. Disabled ones count: names must not change their
+    /// meaning because a variable is not set or a server is disabled for a while.
     pub(super) fn only(&self) -> Option<Entry> {
         self.alone().filter(|entry| entry.config.is_enabled())
     }
@@ -236,7 +233,7 @@ impl View {
         all.next().is_none().then(|| first.clone())
     }
 
-    /// The server that an address belongs to, as far as lists tell.
+    /// The server that listed a URI, as far as known.
     fn owner_of(&self, uri: &str) -> Option<Entry> {
         let offering = self.offering();
         let is_there = |server: ServerId| offering.iter().any(|entry| entry.id == server);
@@ -244,20 +241,20 @@ impl View {
         offering.into_iter().find(|entry| entry.id == owner)
     }
 
-    /// Whether a name that the only server did not list is for it all the same: nothing keeps any of its tools from being
-    /// called, so it may answer for itself. Of one that is kept from being called, it is said why.
+    /// Whether a call of a name that the only server did not list goes to it all the same: none of its tools is filtered,
+    /// so it may answer for itself. A filtered or blocked name goes there too, where the refusal names the reason.
     fn is_for(&self, only: &Entry, name: &str) -> bool {
         let filter = &only.config.tools;
         if !filter.permits(name) || self.surface.catalog.is_blocked(only.id, name) {
             return true;
         }
-        // As long as its tools are not known it may be short for a longer one.
+        // While its tools are unknown it may be the shortened form of a longer name.
         let may_be_short =
             name.chars().count() == direct::MAX_NAME && self.snapshot().known(only.id).is_none();
         filter.is_open() && self.scope.is_none() && !may_be_short
     }
 
-    /// Why a tool is not called whose server was kept from use after its name was shown.
+    /// The error for a tool whose server was withheld after its name was listed.
     fn withheld(&self, name: &str) -> Option<Box<ErrorObject>> {
         let servers = self.servers();
         let is_withheld =
@@ -265,7 +262,7 @@ impl View {
         let withheld = |server: &str| servers.named(server).filter(is_withheld);
         let split = direct::split(name, |server| withheld(server).is_some());
         let entry = split.and_then(|(server, _)| withheld(server)).cloned();
-        // One that is alone was shown with the names it has itself.
+        // A single server was listed under its own tool names.
         usable(&entry.or_else(|| self.alone().filter(|alone| is_withheld(&alone)))?).err()
     }
 
@@ -289,7 +286,7 @@ impl View {
                 return Some((entry.clone(), (*tool.name).into()));
             }
         }
-        // A name with a digest is found by making all of them.
+        // A shortened name with a digest is found by computing all of them.
         servers.iter().filter(enabled).find_map(|entry| {
             let known = snapshot.known(entry.id)?;
             let is_meant = |tool: &&Tool| direct::name(&entry.name, &tool.name) == name;
@@ -327,16 +324,16 @@ impl View {
             return refuse(&blocked(&entry.name, tool));
         }
         if shown == &**tool {
-            self.hand(entry, "tools/call", Arc::clone(tool), params, caller);
+            self.forward(entry, "tools/call", Arc::clone(tool), params, caller);
         } else {
             let params = renamed(params.unwrap_or(b"{}"), "name", tool);
-            self.hand(entry, "tools/call", Arc::clone(tool), Some(&params), caller);
+            self.forward(entry, "tools/call", Arc::clone(tool), Some(&params), caller);
         }
         Step::Dispatched
     }
 
-    /// Gives a request to the router, as it is.
-    fn hand(
+    /// Gives a request to the router, unchanged.
+    fn forward(
         &self,
         entry: &Entry,
         method: &'static str,
@@ -349,13 +346,13 @@ impl View {
         self.surface.router.call(request, caller.clone());
     }
 
-    /// Leaves out of a server's own list what clients cannot take.
+    /// Removes elements that clients reject from a server's own list.
     fn tidying(&self, entry: &Entry, kind: Kind) -> ResultMapper {
         let (surface, entry) = (Arc::clone(&self.surface), entry.clone());
         ResultMapper::new(move |outcome| match outcome {
             CallOutcome::Result(page) => {
-                let told = |key: &str, why| surface.left_out(&entry, kind.word(), key, why);
-                let tidied = direct::tidied(kind, &page, told);
+                let log = |key: &str, why| surface.log_skipped(&entry, kind.word(), key, why);
+                let tidied = direct::tidied(kind, &page, log);
                 CallOutcome::Result(tidied.map_or(page, Bytes::from))
             }
             other => other,
@@ -403,8 +400,13 @@ impl View {
         }
     }
 
-    /// A request that one of several servers has to answer.
-    fn among(&self, method: &'static str, params: Option<&[u8]>, caller: &Caller) -> Step {
+    /// Forwards a request to the server it belongs to, of several.
+    fn forward_to_owner(
+        &self,
+        method: &'static str,
+        params: Option<&[u8]>,
+        caller: &Caller,
+    ) -> Step {
         let sub_requests = SubRequests::new(caller);
         let view = self.clone();
         if let Some(kind) = Kind::listed_by(method) {
@@ -442,11 +444,11 @@ impl View {
                 let reference = renamed(raw, "name", &prompt);
                 params = object::replace_member(&params, "ref", &reference);
             }
-            self.hand(&entry, method, prompt, Some(&params), caller);
+            self.forward(&entry, method, prompt, Some(&params), caller);
             return Step::Dispatched;
         }
         if let Some(entry) = self.owner_of(&meant) {
-            self.hand(&entry, method, (*meant).into(), Some(params), caller);
+            self.forward(&entry, method, (*meant).into(), Some(params), caller);
             return Step::Dispatched;
         }
         let (params, uri) = (Bytes::copy_from_slice(params), meant.into_owned());
@@ -455,7 +457,7 @@ impl View {
         ))
     }
 
-    /// Asks one server after the other, since nothing says whose resource it is.
+    /// Tries one server after the other, since no list has the URI.
     async fn first_of(
         &self,
         method: &'static str,
@@ -472,7 +474,7 @@ impl View {
             }
             let request = self.request(&entry, method, uri.into(), Some(params), None);
             match sub_requests.send(&self.surface.router, request).await {
-                // It is not remembered: the answer of who was asked first says little about whose it is.
+                // The owner is not recorded: the first result says little about whose it is.
                 CallOutcome::Result(result) => return Finished::Result(result.to_vec()),
                 CallOutcome::Failed(error) => {
                     if let CallErrorKind::Rpc(raw) = &error.kind {
@@ -508,8 +510,8 @@ impl View {
     }
 }
 
-/// Why params are not passed on: they could be read in two ways.
-fn in_doubt(method: &str, params: Option<&[u8]>) -> Option<Finished> {
+/// Refuses params that two JSON parsers could read differently.
+fn ambiguous(method: &str, params: Option<&[u8]>) -> Option<Finished> {
     let params = params?;
     let read = object::unambiguous(params, MAX_RESULT_DEPTH)
         .and_then(|()| object::pick(params, MEMBERS).map(drop));
@@ -523,7 +525,7 @@ fn unknown(tool: &str) -> Finished {
     Finished::invalid(format!("unknown tool: {tool:?}"))
 }
 
-/// What a request is about, for words about it.
+/// The subject of a request, for messages.
 fn about(method: &'static str, params: Option<&[u8]>) -> Arc<str> {
     let key = match method {
         "prompts/get" => "name",

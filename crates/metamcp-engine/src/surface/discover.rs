@@ -1,5 +1,5 @@
-//! `mcp_discover`: answers from what is known at once, wakes servers that never listed their tools, and names those
-//! that did not make it within the budget.
+//! `mcp_discover`: searches the catalog, starts servers that never listed their tools, and names those that were not
+//! ready within the budget.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -31,12 +31,12 @@ use crate::router::{Caller, Entry};
 
 /// Longest page of declarations, in bytes: about as many tokens as a long file.
 const MAX_DECLARATIONS: usize = 32 * 1024;
-/// Longest reason shown behind a server's name: what happened, and the words of the process that tell why.
+/// Longest reason shown behind a server's name: what happened, and its stderr.
 const MAX_REASON: usize = 400;
-/// What is said of a server that runs and says itself that it has none.
+/// The note for a running server that does not declare the capability.
 const NO_TOOLS: &str = "announces no tools";
 
-/// What was found, in both forms.
+/// The response to a discovery, in both forms.
 #[derive(Debug)]
 pub struct Discovered {
     /// For a model.
@@ -45,34 +45,34 @@ pub struct Discovered {
     pub json: Value,
     /// The tools shown, where they were searched for.
     pub ids: Vec<String>,
-    /// How to see what the servers have beside tools.
+    /// How to list the servers' resources and prompts.
     pub offers: Option<String>,
 }
 
-/// Why one hit stands where it does, as the strategy `hybrid` sees it, or `transformer` where that is at work.
+/// Why a hit ranks where it does, by the strategy `hybrid`, or by `transformer` where that is configured.
 #[derive(Debug)]
 pub struct Why {
     /// `server:tool`.
     pub id: String,
-    /// How well it matches.
     pub score: f32,
     /// The chance that it is the right one.
     pub confidence: Option<f32>,
     /// The words of the query that it has, and how rare each is.
     pub words: Vec<(String, f32)>,
-    /// What the close look saw, if it got one.
+    /// The features that re-ranking used, if it was re-ranked.
     pub features: Option<Features>,
-    /// What the transformer thinks of it, in deviations; only where that was asked.
+    /// Its similarity by the transformer, in standard deviations; only where that is configured.
     pub nearness: Option<Near>,
 }
 
-/// What was looked for, before it is put into words.
+/// What was found, before it is rendered.
 pub(super) struct SearchResults {
     pub(super) hits: Vec<Hit>,
     total: usize,
     pub(super) next_cursor: Option<String>,
     pub(super) snapshot: Arc<Snapshot>,
-    pub(super) asked: Vec<Entry>,
+    /// The servers that were searched.
+    pub(super) searched: Vec<Entry>,
     states: Vec<(ServerState, Option<String>)>,
     offers: Option<String>,
     pub(super) pending: Vec<String>,
@@ -98,12 +98,12 @@ impl View {
         let (view, caller) = (self.clone(), caller.clone());
         Step::Later(Box::pin(async move {
             let query = request.query.clone();
-            let written = view.look(request, |view, request, looked| {
-                let text = view.response(looked, request, |response| {
-                    view.response_text(request, looked, response)
+            let written = view.search(request, |view, request, results| {
+                let text = view.response(results, request, |response| {
+                    view.response_text(request, results, response)
                 });
                 let result = json!({ "content": [{ "type": "text", "text": text }] });
-                (result.to_string().into_bytes(), looked.ids())
+                (result.to_string().into_bytes(), results.ids())
             });
             match written.await {
                 Ok((result, ids)) => {
@@ -119,12 +119,12 @@ impl View {
 
     /// Finds tools and servers.
     pub async fn discover(&self, request: DiscoverRequest) -> Result<Discovered, Finished> {
-        let rendered = self.look(request, |view, request, looked| {
-            view.response(looked, request, |response| Discovered {
-                text: view.response_text(request, looked, response),
+        let rendered = self.search(request, |view, request, results| {
+            view.response(results, request, |response| Discovered {
+                text: view.response_text(request, results, response),
                 json: view.response_json(request, response),
-                ids: if request.query.is_some() { looked.ids() } else { Vec::new() },
-                offers: looked.offers.clone(),
+                ids: if request.query.is_some() { results.ids() } else { Vec::new() },
+                offers: results.offers.clone(),
             })
         });
         rendered.await
@@ -136,37 +136,37 @@ impl View {
         request: DiscoverRequest,
         pick: impl FnOnce(&Value) -> String + Send + 'static,
     ) -> Result<String, Finished> {
-        let picked = self.look(request, |view, request, looked| {
-            view.response(looked, request, |response| pick(&view.response_json(request, response)))
+        let picked = self.search(request, |view, request, results| {
+            view.response(results, request, |response| pick(&view.response_json(request, response)))
         });
         picked.await
     }
 
-    /// What was found, as it is told.
+    /// Renders the results.
     fn response<T>(
         &self,
-        looked: &SearchResults,
+        results: &SearchResults,
         request: &DiscoverRequest,
-        tell: impl FnOnce(&DiscoverResponse<'_>) -> T,
+        render: impl FnOnce(&DiscoverResponse<'_>) -> T,
     ) -> T {
         let overview = request.is_overview();
-        let lines: Vec<ServerLine<'_>> = looked
-            .asked
+        let lines: Vec<ServerLine<'_>> = results
+            .searched
             .iter()
-            .zip(&looked.states)
-            .map(|(entry, state)| line(entry, state, &looked.snapshot))
+            .zip(&results.states)
+            .map(|(entry, state)| line(entry, state, &results.snapshot))
             .collect();
-        let pending: Vec<&str> = looked.pending.iter().map(String::as_str).collect();
+        let pending: Vec<&str> = results.pending.iter().map(String::as_str).collect();
         let failed: Vec<FailedServer<'_>> =
-            looked.failed.iter().map(|(name, reason)| FailedServer { name, reason }).collect();
-        tell(&DiscoverResponse {
+            results.failed.iter().map(|(name, reason)| FailedServer { name, reason }).collect();
+        render(&DiscoverResponse {
             servers: &lines,
-            hits: &looked.hits,
-            total: looked.total,
-            next_cursor: looked.next_cursor.as_deref(),
+            hits: &results.hits,
+            total: results.total,
+            next_cursor: results.next_cursor.as_deref(),
             pending: if overview { &[] } else { &pending },
             failed: if overview { &[] } else { &failed },
-            note: looked.note.as_deref(),
+            note: results.note.as_deref(),
             audience: self.audience,
         })
     }
@@ -184,7 +184,7 @@ impl View {
     fn response_text(
         &self,
         request: &DiscoverRequest,
-        looked: &SearchResults,
+        results: &SearchResults,
         response: &DiscoverResponse<'_>,
     ) -> String {
         let overview = request.is_overview();
@@ -193,17 +193,17 @@ impl View {
             && request.query.is_none()
             && request.tool.is_none()
             && request.offset == 0;
-        match looked.asked.as_slice() {
+        match results.searched.as_slice() {
             [entry]
-                if whole && !overview && self.surface.code.is_on() && !looked.hits.is_empty() =>
+                if whole && !overview && self.surface.code.is_on() && !results.hits.is_empty() =>
             {
-                let mut text = self.declarations(entry, &looked.snapshot, MAX_DECLARATIONS);
+                let mut text = self.declarations(entry, &results.snapshot, MAX_DECLARATIONS);
                 text.push_str("// For mcp_execute; one tool's JSON Schema: mcp_discover {\"tool\": \"server:tool\", \"detail\": \"schema\"}.");
                 text
             }
             _ => {
                 let mut text = discover::to_text(request, response);
-                if let Some(note) = &looked.offers {
+                if let Some(note) = &results.offers {
                     text.push('\n');
                     text.push_str(note);
                 }
@@ -216,17 +216,17 @@ impl View {
         }
     }
 
-    /// The project's file, if a person has yet to decide about it. Whoever is kept to a part of everything is not told.
+    /// The project's file, if it waits for approval. Sessions restricted to a toolset do not see it.
     fn waiting(&self) -> Option<Arc<Project>> {
         let project = self.surface.project.borrow().clone();
         project.filter(|project| project.is_waiting() && self.scope.is_none())
     }
 
-    /// What a model is told of it: how much waits, and not a word of the file, whose author may be anybody.
+    /// The note about it for a model: only counts, no text of the file, which anybody may have written.
     fn waiting_note(&self) -> Option<String> {
         let counts = self.waiting()?.preview.counts();
         match self.audience {
-            // Told on stderr, with the path.
+            // It is on stderr already, with the path.
             Audience::Shell => None,
             Audience::Compact | Audience::Full => Some(format!(
                 "The .mcp.json of the working directory is not used: {counts} waiting for the user's approval (`metamcp trust` in a terminal)."
@@ -234,8 +234,8 @@ impl View {
         }
     }
 
-    /// Looks for tools and servers, and has the answer written in whatever words: both where it delays no call.
-    pub(super) async fn look<T: Send + 'static>(
+    /// Finds tools and servers, and renders them with `write`; both off the thread that relays calls.
+    pub(super) async fn search<T: Send + 'static>(
         &self,
         mut request: DiscoverRequest,
         write: impl FnOnce(&View, &DiscoverRequest, &SearchResults) -> T + Send + 'static,
@@ -247,14 +247,14 @@ impl View {
             };
             request.server = Some(entry.name.to_string());
         }
-        let asked: Vec<Entry> = self
+        let searched: Vec<Entry> = self
             .servers()
             .iter()
             .filter(|entry| request.server.as_deref().is_none_or(|name| name == &*entry.name))
             .cloned()
             .collect();
         if !request.is_overview() {
-            self.wake_asked(&asked, request.server.is_some()).await;
+            self.wake_searched(&searched, request.server.is_some()).await;
         }
         if let (Some(usage_history), Some(_)) = (&self.surface.usage_history, &request.query) {
             usage_history.refresh(self.principal).await;
@@ -266,26 +266,27 @@ impl View {
             }
             _ => None,
         };
-        // Asked here: whoever holds the router's lock must not be a thread that others go before.
-        let statuses = asked.iter().map(|entry| self.status(entry)).collect();
-        let offers = if request.tool.is_none() { self.offers_note(&asked) } else { None };
+        // Read here: a compute thread runs at low priority and must not hold the router's lock.
+        let statuses = searched.iter().map(|entry| self.status(entry)).collect();
+        let offers = if request.tool.is_none() { self.offers_note(&searched) } else { None };
         let view = self.clone();
-        let looking = compute::run(move || {
-            let looked = view.looked(&mut request, snapshot, ranker, (asked, statuses), offers)?;
-            Ok(write(&view, &request, &looked))
+        let searching = compute::run(move || {
+            let servers = (searched, statuses);
+            let results = view.find(&mut request, snapshot, ranker, servers, offers)?;
+            Ok(write(&view, &request, &results))
         });
-        looking.await.unwrap_or_else(|failed| {
+        searching.await.unwrap_or_else(|failed| {
             Err(Finished::error(&ErrorObject::new(Code::Internal, failed.to_string())))
         })
     }
 
-    /// The part that takes long where there are thousands of tools.
-    fn looked(
+    /// The part that is slow where there are thousands of tools.
+    fn find(
         &self,
         request: &mut DiscoverRequest,
         snapshot: Arc<Snapshot>,
         ranker: Option<QueryRanker>,
-        (asked, statuses): (Vec<Entry>, Vec<ServerStatus>),
+        (searched, statuses): (Vec<Entry>, Vec<ServerStatus>),
         offers: Option<String>,
     ) -> Result<SearchResults, Finished> {
         let prior = match (&self.surface.usage_history, &request.query) {
@@ -310,7 +311,7 @@ impl View {
                 (found.hits, found.total)
             }
             _ if request.is_overview() => (Vec::new(), 0),
-            _ => self.named(request, &asked, &snapshot)?,
+            _ => self.named(request, &searched, &snapshot)?,
         };
         let stamp = stamp(snapshot.generation, prior.as_ref(), note.as_deref());
         if then.is_some_and(|then| then != stamp) {
@@ -320,13 +321,13 @@ impl View {
         let next_cursor = (next < total).then(|| {
             self.surface.cursors.encode(stamp, u32::try_from(next).unwrap_or(u32::MAX), &binding)
         });
-        let states: Vec<_> = asked
+        let states: Vec<_> = searched
             .iter()
             .zip(statuses)
             .map(|(entry, status)| status.state(entry, &snapshot))
             .collect();
         let (mut pending, mut failed) = (Vec::new(), Vec::new());
-        for (entry, (state, reason)) in asked.iter().zip(&states) {
+        for (entry, (state, reason)) in searched.iter().zip(&states) {
             if snapshot.known(entry.id).is_some() || *state == ServerState::Disabled {
                 continue;
             }
@@ -337,16 +338,16 @@ impl View {
                 pending.push(entry.name.to_string());
             }
         }
-        // Who asks about one server, or finds nothing, hears what cannot be seen.
-        if note.is_none() && (asked.len() == 1 || total == 0) {
-            note = left_out(&asked, &snapshot);
+        // A query for one server, or one without hits, also names the tools that were skipped.
+        if note.is_none() && (searched.len() == 1 || total == 0) {
+            note = skipped(&searched, &snapshot);
         }
         Ok(SearchResults {
             hits,
             total,
             next_cursor,
             snapshot,
-            asked,
+            searched,
             states,
             offers,
             pending,
@@ -355,10 +356,10 @@ impl View {
         })
     }
 
-    /// Makes the servers known that are asked about, as far as the budget allows. One that failed, or was waited for in
-    /// vain, is woken and not waited for again, or it would slow down every search for as long as it is broken; only
-    /// who asks about it alone waits.
-    async fn wake_asked(&self, asked: &[Entry], by_name: bool) {
+    /// Starts the searched servers whose tools are unknown, within the budget. A server that failed before, or was not
+    /// ready in time, is started but not waited for again, or it would slow down every search while it is broken; only
+    /// a query for it alone waits.
+    async fn wake_searched(&self, searched: &[Entry], by_name: bool) {
         let snapshot = self.latest_snapshot().await;
         let is_hopeless = |entry: &&Entry| {
             let failed = || {
@@ -368,7 +369,7 @@ impl View {
                 && (self.surface.router.is_missed(entry.id) || failed())
         };
         let (hopeless, hopeful): (Vec<&Entry>, Vec<&Entry>) =
-            asked.iter().partition(|entry| !by_name && is_hopeless(entry));
+            searched.iter().partition(|entry| !by_name && is_hopeless(entry));
         for entry in hopeless.into_iter().filter(|entry| entry.config.is_enabled()) {
             // Why it cannot be started is part of the answer.
             drop(self.surface.router.wake(entry.id));
@@ -383,9 +384,9 @@ impl View {
         }
     }
 
-    /// Starts every server whose tools were never listed, and waits for them within the budget. Servers whose list
-    /// is old are woken too, but nobody waits: what is remembered answers.
-    pub(super) async fn wake_unknown(&self, asked: &[Entry], budget: Duration) {
+    /// Starts every server whose tools were never listed, and waits for them within the budget. Old lists are refreshed
+    /// too, but not waited for: the stored list answers.
+    pub(super) async fn wake_unknown(&self, searched: &[Entry], budget: Duration) {
         let mut seen = self.surface.router.state_changes.now();
         let start = self.surface.router.clock.now();
         let snapshot = self.snapshot();
@@ -394,15 +395,15 @@ impl View {
                 && snapshot.known(entry.id).is_none()
                 && snapshot.failure(entry.id).is_none()
         };
-        let unknown: Vec<_> = asked.iter().filter(unknown).map(|entry| entry.id).collect();
+        let unknown: Vec<_> = searched.iter().filter(unknown).map(|entry| entry.id).collect();
         self.surface.catalog.look_again(&unknown).await;
         let snapshot = self.snapshot();
         let mut waiting: Vec<&Entry> = Vec::new();
-        for entry in asked.iter().filter(|entry| entry.config.is_enabled()) {
+        for entry in searched.iter().filter(|entry| entry.config.is_enabled()) {
             match snapshot.known(entry.id) {
                 Some(known) if !self.surface.catalog.is_old(known, start) => {}
                 Some(known) => {
-                    // Remembered from disk is good enough until something needs the server itself.
+                    // A list cached on disk is good enough until something needs the server itself.
                     if known.listed_at.is_some() {
                         self.surface.router.relist(entry.id);
                     }
@@ -434,15 +435,15 @@ impl View {
         }
     }
 
-    /// Tools that were not searched for: one by its name, or all of a server.
+    /// Tools without a query: one by its name, or all of a server.
     fn named(
         &self,
         request: &DiscoverRequest,
-        asked: &[Entry],
+        searched: &[Entry],
         snapshot: &Snapshot,
     ) -> Result<(Vec<Hit>, usize), Finished> {
         if let Some(tool) = &request.tool {
-            let hits: Vec<Hit> = asked
+            let hits: Vec<Hit> = searched
                 .iter()
                 .filter_map(|entry| {
                     let known = snapshot.known(entry.id)?;
@@ -450,13 +451,13 @@ impl View {
                 })
                 .collect();
             if hits.is_empty() {
-                return Err(self.tool_missing(tool, asked, snapshot));
+                return Err(self.tool_missing(tool, searched, snapshot));
             }
             let total = hits.len();
             return Ok((hits, total));
         }
         // A server without a query: all its tools, page by page.
-        let all: Vec<Hit> = asked
+        let all: Vec<Hit> = searched
             .iter()
             .filter_map(|entry| Some(Hit::all_of(&entry.name, &snapshot.known(entry.id)?.tools)))
             .flatten()
@@ -465,11 +466,11 @@ impl View {
         Ok((all.into_iter().skip(request.offset).take(request.limit).collect(), total))
     }
 
-    /// Why the first hits of a query stand where they do. The servers are as known as they are.
+    /// Why the first hits of a query rank where they do. Starts no server.
     pub async fn why(&self, query: &str, server: Option<&str>, limit: usize) -> Vec<Why> {
         let snapshot = self.latest_snapshot().await;
         let nearness = match self.surface.options.ranking.local() {
-            // Why it is not asked is told with the answer that this explains.
+            // A failure is reported with the response that this explains.
             Some(local) => semantic::nearness(&snapshot, query, local).await.ok(),
             None => None,
         };
@@ -482,10 +483,10 @@ impl View {
     pub(super) fn tool_missing(
         &self,
         tool: &str,
-        asked: &[Entry],
+        searched: &[Entry],
         snapshot: &Snapshot,
     ) -> Finished {
-        let ids: Vec<String> = asked
+        let ids: Vec<String> = searched
             .iter()
             .filter_map(|entry| Some((entry, snapshot.known(entry.id)?)))
             .flat_map(|(entry, known)| {
@@ -501,22 +502,22 @@ impl View {
             .take(5)
             .cloned()
             .collect();
-        let left_out = left_out(asked, snapshot).map_or(String::new(), |words| format!(" {words}"));
+        let skipped = skipped(searched, snapshot).map_or(String::new(), |note| format!(" {note}"));
         let hint = if near.is_empty() {
-            Advice::from("Search with ").step(Next::Search, format!(".{left_out}"))
+            Advice::from("Search with ").step(Next::Search, format!(".{skipped}"))
         } else {
-            format!("Did you mean {}?{left_out}", near.join(" or ")).into()
+            format!("Did you mean {}?{skipped}", near.join(" or ")).into()
         };
         let mut object = ErrorObject::new(Code::ToolNotFound, format!("no tool {tool:?} is known"))
             .hint(hint)
             .detail("nearest", near);
-        if let [entry] = asked {
+        if let [entry] = searched {
             object = object.at(&entry.name, None);
         }
         Finished::Refused(Box::new(object))
     }
 
-    /// Why a server cannot say what it has.
+    /// Why a server's tools are unknown.
     pub(super) fn absence(&self, entry: &Entry) -> String {
         match self.status(entry).state(entry, &self.snapshot()) {
             (ServerState::Connecting, Some(reason)) => {
@@ -524,7 +525,7 @@ impl View {
             }
             (ServerState::Connecting, None) => "still starting; ask again in a moment".to_owned(),
             (_, Some(reason)) => cut(&reason).to_owned(),
-            (_, None) => "not there".to_owned(),
+            (_, None) => "not running".to_owned(),
         }
     }
 
@@ -541,7 +542,7 @@ impl View {
 /// What the router knows of a server.
 struct ServerStatus {
     view: Option<ServerView>,
-    /// With the secrets that were looked up when it started, which must not be told.
+    /// With the secrets that were resolved when it started, for redaction.
     config: Arc<ServerConfig>,
     peer: Option<Arc<Peer>>,
 }
@@ -553,14 +554,15 @@ impl ServerStatus {
         }
         let listing = snapshot.failure(entry.id).map(ToString::to_string);
         let Some(view) = &self.view else { return (ServerState::NotStarted, None) };
-        let failure =
-            || view.last_failure.as_ref().map(|failure| reply::told(failure, Some(&self.config)));
+        let failure = || {
+            view.last_failure.as_ref().map(|failure| reply::describe(failure, Some(&self.config)))
+        };
         let is_empty = snapshot.known(entry.id).is_some_and(|known| known.tools.tools.is_empty());
         let is_silent = |peer: &Arc<Peer>| peer.capabilities.is_object() && !peer.can("tools");
         let silent = is_empty && self.peer.as_ref().is_some_and(is_silent);
         let listing = listing.or_else(|| silent.then(|| NO_TOOLS.to_owned()));
         match view.state {
-            // One that is tried again: why it failed is still the best that is known of it.
+            // On a retry the last failure is still the best that is known of it.
             Some(State::Connecting) => {
                 (ServerState::Connecting, failure().map(|why| format!("last time it {why}")))
             }
@@ -611,21 +613,21 @@ fn why(
     nearness: Option<&Nearness>,
     limit: usize,
 ) -> Vec<Why> {
-    let (looked, hits) = match nearness {
+    let (reranked, hits) = match nearness {
         Some(nearness) => {
-            let looked = index.candidates_near(query, server, nearness).into_iter();
-            let looked = looked.map(|(hit, seen, near)| (hit, seen, Some(near))).collect();
-            (looked, index.page_by(nearness, query, (0, limit), server, None).hits)
+            let reranked = index.candidates_near(query, server, nearness).into_iter();
+            let reranked = reranked.map(|(hit, seen, near)| (hit, seen, Some(near))).collect();
+            (reranked, index.page_by(nearness, query, (0, limit), server, None).hits)
         }
         None => {
-            let looked = index.candidates(query, server).into_iter();
-            let looked: Vec<_> = looked.map(|(hit, seen)| (hit, seen, None)).collect();
-            (looked, index.search(query, Strategy::Hybrid, limit, server))
+            let reranked = index.candidates(query, server).into_iter();
+            let reranked: Vec<_> = reranked.map(|(hit, seen)| (hit, seen, None)).collect();
+            (reranked, index.search(query, Strategy::Hybrid, limit, server))
         }
     };
     let why = |hit: Hit| {
         let words = index.words_of(query, &hit.server, &hit.tool().name);
-        let seen = looked.iter().find(|(other, ..)| other.id() == hit.id());
+        let seen = reranked.iter().find(|(other, ..)| other.id() == hit.id());
         let (features, nearness) =
             seen.map_or((None, None), |(_, features, nearness)| (Some(*features), *nearness));
         let (score, confidence) = (hit.score, hit.confidence);
@@ -634,29 +636,29 @@ fn why(
     hits.into_iter().map(why).collect()
 }
 
-/// What the order of a list depends on: the catalog, habits, and by what it was ranked. Habits fade all the time; what
-/// they say counts as the same while it hardly moved.
-fn stamp(generation: u64, prior: Option<&Prior>, instead: Option<&str>) -> u64 {
+/// A fingerprint of what the order of a list depends on: the catalog, the usage history and the ranking. The weights of
+/// the usage history decay all the time, so they are rounded.
+fn stamp(generation: u64, prior: Option<&Prior>, note: Option<&str>) -> u64 {
     let prior = prior.filter(|prior| !prior.is_empty());
-    if prior.is_none() && instead.is_none() {
+    if prior.is_none() && note.is_none() {
         return generation;
     }
     let mut hasher = DefaultHasher::new();
-    (generation, instead).hash(&mut hasher);
+    (generation, note).hash(&mut hasher);
     for (id, boost) in prior.into_iter().flat_map(Prior::iter) {
         (id, (boost * 64.0).round() as u32).hash(&mut hasher);
     }
     hasher.finish()
 }
 
-/// What of the lists of these servers cannot be used, in a sentence; of several, with their names.
-fn left_out(asked: &[Entry], snapshot: &Snapshot) -> Option<String> {
+/// A sentence about the tools that were skipped in a list of these servers; of several, with the server's name.
+fn skipped(searched: &[Entry], snapshot: &Snapshot) -> Option<String> {
     let of = |entry: &Entry| snapshot.known(entry.id)?.tools.left_out();
-    if let [entry] = asked {
+    if let [entry] = searched {
         return of(entry);
     }
-    let first = asked.iter().find_map(|entry| Some((entry, of(entry)?)));
-    first.map(|(entry, words)| format!("{}: {words}", entry.name))
+    let first = searched.iter().find_map(|entry| Some((entry, of(entry)?)));
+    first.map(|(entry, note)| format!("{}: {note}", entry.name))
 }
 
 fn cut(reason: &str) -> &str {

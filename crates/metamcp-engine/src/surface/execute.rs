@@ -1,4 +1,4 @@
-//! `mcp_execute`: a script of the model's, from its text to the answer.
+//! `mcp_execute`: runs a model's script in a sandboxed worker.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -27,18 +27,18 @@ use crate::compute;
 use crate::rlimits;
 use crate::router::{Caller, Entry};
 
-/// Workers that wait for a script: one runs while the next arrives.
+/// Idle workers: one runs while the next arrives.
 const READY: usize = 2;
-/// A script up to this length is read in some microseconds.
-const READ_HERE: usize = 2 * 1024;
-/// Longest message of a script's error that is repeated.
+/// A script up to this length is parsed in some microseconds.
+const PARSE_INLINE: usize = 2 * 1024;
+/// Longest message of a script's error that is quoted.
 const MAX_MESSAGE: usize = 4000;
-/// Longest `ToolError` of a script that is repeated, in bytes of JSON; ours has names, a message and details.
+/// Longest `ToolError` of a script that is quoted, in bytes of JSON; ours has names, a message and details.
 const MAX_TOOL_ERROR: usize = 32 * 1024;
-/// Longest name of an image that is repeated.
+/// Longest name of an image that is quoted.
 const MAX_IMAGE: usize = 200;
-/// `dev` is for trying things out by hand: everything may take this much longer.
-const DEV_PATIENCE: u32 = 5;
+/// `dev` is for experiments by hand: its time limits are this many times longer.
+const DEV_FACTOR: u32 = 5;
 
 /// Code mode as it is configured.
 pub struct CodeMode {
@@ -64,19 +64,18 @@ impl CodeMode {
         }
     }
 
-    /// Whether there is any.
     pub fn is_on(&self) -> bool {
         self.workers.is_some()
     }
 
-    fn limits(&self, asked: Option<Duration>, calls: Option<u32>) -> Limits {
+    fn limits(&self, timeout: Option<Duration>, calls: Option<u32>) -> Limits {
         let code = &self.settings;
-        let patience = if code.profile == CodeProfile::Dev { DEV_PATIENCE } else { 1 };
-        let wall = code.timeout * patience;
+        let factor = if code.profile == CodeProfile::Dev { DEV_FACTOR } else { 1 };
+        let wall = code.timeout * factor;
         Limits {
             source: code.source_bytes,
-            wall: asked.map_or(wall, |asked| asked.min(wall)),
-            cpu: code.cpu * patience,
+            wall: timeout.map_or(wall, |timeout| timeout.min(wall)),
+            cpu: code.cpu * factor,
             heap: code.heap_bytes,
             stack: code.stack_bytes,
             calls: calls.map_or(code.calls, |calls| calls.min(code.calls)),
@@ -96,25 +95,23 @@ impl CodeMode {
     }
 }
 
-/// Files that a worker takes, at both ends.
+/// File descriptors of a worker, at both ends.
 const SCRIPT_FILES: usize = 6;
 
-/// A script that was run.
 pub(super) struct FinishedScript {
     pub(super) outcome: ScriptOutcome,
-    /// Whether nothing in it says what its value is.
-    is_silent: bool,
+    /// Whether it neither returns a value nor ends with an expression.
+    is_valueless: bool,
 }
 
 impl FinishedScript {
-    /// What to say about a value that is none.
+    /// A note for a script without a value.
     pub(super) fn note(&self) -> Option<&'static str> {
-        let is_silent = self.is_silent && self.outcome.status == Status::Ok;
-        is_silent.then_some(execution::NOTHING)
+        let is_valueless = self.is_valueless && self.outcome.status == Status::Ok;
+        is_valueless.then_some(execution::NOTHING)
     }
 }
 
-/// A script that is wanted.
 pub(super) struct ScriptRequest {
     source: String,
     timeout: Option<Duration>,
@@ -147,7 +144,7 @@ impl View {
             Err(finished) => return Step::Now(finished),
         };
         let transcript = Transcript::new();
-        let (view, told) = (self.clone(), Arc::clone(&transcript));
+        let (view, recording) = (self.clone(), Arc::clone(&transcript));
         let progress = Progress::new(caller, meta);
         let unended = Arc::clone(&progress);
         let final_response = move || {
@@ -156,7 +153,7 @@ impl View {
             Finished::Result(failed(ended(), &logs, &calls, false))
         };
         let future = async move {
-            match view.execute(&script_request, &progress, told).await {
+            match view.execute(&script_request, &progress, recording).await {
                 Ok(ran) => Finished::Result(view.answer(&script_request.source, &ran)),
                 Err(refused) => Finished::Refused(Box::new(refused)),
             }
@@ -167,7 +164,7 @@ impl View {
         })
     }
 
-    /// Runs a script, or says why not; whoever wants progress is told that it ended.
+    /// Runs a script, or says why not; its end is reported as progress.
     pub(super) async fn execute(
         &self,
         script_request: &ScriptRequest,
@@ -195,7 +192,7 @@ impl View {
         let limits = self.surface.code.limits(script_request.timeout, script_request.calls);
         if script_request.source.len() > limits.source {
             let message = format!(
-                "the script has {} bytes, and one may have {}",
+                "the script has {} bytes, and the limit is {}",
                 script_request.source.len(),
                 limits.source
             );
@@ -208,21 +205,21 @@ impl View {
             spare = rlimits::files(SCRIPT_FILES);
         }
         spare.map_err(|reason| no_files(&reason))?;
-        let script = read(&script_request.source).await?;
+        let script = parse(&script_request.source).await?;
         let host = Arc::new(ScriptHost::new(self, progress, transcript));
-        let _turn = self.surface.code.script_queue.acquire(self.principal).await;
+        let _permit = self.surface.code.script_queue.acquire(self.principal).await;
         let servers = self.servers();
         let enabled: Vec<&Entry> =
             servers.iter().filter(|entry| entry.config.is_enabled()).collect();
         let job = ScriptJob { code: script.code.clone(), servers: named(&enabled), limits };
-        // Those the script speaks of start now, all at once, rather than each at its first call.
+        // Servers that the script names start now, all at once, rather than each at its first call.
         for entry in &enabled {
             let at = job.servers.iter().find(|server| server.name == *entry.name);
             let is_meant = |name: &String| {
                 *name == *entry.name || at.is_some_and(|server| server.identifiers.contains(name))
             };
             if script.names.iter().any(is_meant) {
-                // What speaks against it is said by the call that needs it.
+                // The call that needs it reports why it cannot start.
                 drop(self.surface.router.wake(entry.id));
             }
         }
@@ -235,14 +232,14 @@ impl View {
         if let Some(error) = &mut outcome.error
             && let (Some(line), Some(column)) = (error.line, error.column)
         {
-            let place = script.position(Position { line, column });
-            (error.line, error.column) = (Some(place.line), Some(place.column));
+            let position = script.position(Position { line, column });
+            (error.line, error.column) = (Some(position.line), Some(position.column));
         }
-        Ok(FinishedScript { outcome, is_silent: script.ending == Ending::Nothing })
+        Ok(FinishedScript { outcome, is_valueless: script.ending == Ending::Nothing })
     }
 
-    /// What a script printed and called, as far as it is shown.
-    pub(super) fn left(&self, outcome: &ScriptOutcome) -> (execution::Logs, Vec<Value>) {
+    /// What a script logged and called, as far as it is shown.
+    pub(super) fn output(&self, outcome: &ScriptOutcome) -> (execution::Logs, Vec<Value>) {
         let logs = execution::logs(
             outcome.logs.iter().map(|line| (level(line.level), line.text.as_str())),
             outcome.logs_dropped,
@@ -252,7 +249,7 @@ impl View {
             .calls
             .iter()
             .map(|call| {
-                // By the name the server knows it by, however the script wrote it.
+                // The server's own name of it, however the script wrote it.
                 let tool = self.tool_meant(&call.server, &call.tool);
                 call_json(&call.server, &tool, call.took, call.ended)
             })
@@ -264,70 +261,70 @@ impl View {
     fn answer(&self, source: &str, ran: &FinishedScript) -> Vec<u8> {
         let outcome = &ran.outcome;
         let shown = self.surface.code.shown();
-        let (logs, calls) = self.left(outcome);
+        let (logs, calls) = self.output(outcome);
         let Some(value) = outcome.value.as_ref().filter(|_| outcome.status == Status::Ok) else {
             let has_limit = outcome.limit.is_some();
             return failed(self.script_error(source, outcome), &logs, &calls, has_limit);
         };
         let text = execution::value_text(value);
-        let kept = (text.chars().count() > shown.value_chars).then(|| {
+        let stored = (text.chars().count() > shown.value_chars).then(|| {
             self.surface.results.put(&self.owner(), Bytes::from(value.clone().into_bytes()))
         });
-        let mut said = match &kept {
+        let mut body = match &stored {
             Some(handle) => execution::cut(&text, shown.value_chars, handle),
             None => text.into_owned(),
         };
         let note = ran.note();
         if let Some(note) = note {
-            said.push_str(&format!("\n[{note}]"));
+            body.push_str(&format!("\n[{note}]"));
         }
-        said.push_str(&execution::footer(&logs, &calls, false));
+        body.push_str(&execution::footer(&logs, &calls, false));
         let mut structured = json!({ "status": "ok", "logs": logs.lines, "calls": calls });
         if let Some(note) = note {
             structured["note"] = note.into();
         }
-        if let Some(handle) = &kept {
+        if let Some(handle) = &stored {
             structured["handle"] = handle.as_str().into();
             structured["chars"] = value.chars().count().into();
         }
         let mut structured = structured.to_string();
-        if kept.is_none() {
-            // As the script gave it: numbers of any length, keys in their order.
+        if stored.is_none() {
+            // Spliced in as raw JSON: numbers of any length, keys in their order.
             structured.truncate(structured.len() - 1);
             structured.push_str(",\"value\":");
             structured.push_str(value);
             structured.push('}');
         }
-        let content = json!([{ "type": "text", "text": said }]);
+        let content = json!([{ "type": "text", "text": body }]);
         format!("{{\"content\":{content},\"structuredContent\":{structured}}}").into_bytes()
     }
 
     /// What ended a script, and what may help.
     pub(super) fn script_error(&self, source: &str, outcome: &ScriptOutcome) -> ErrorObject {
         let error = outcome.error.clone().unwrap_or_default();
-        let struck = outcome.limit.as_ref();
-        let limit =
-            struck.map_or(String::new(), |struck| format!(" ({} = {})", struck.name, struck.value));
+        let hit = outcome.limit.as_ref();
+        let limit = hit.map_or(String::new(), |hit| format!(" ({} = {})", hit.name, hit.value));
         let (code, what, hint): (_, _, Cow<'static, str>) = match outcome.status {
             Status::Ok | Status::Error => (
                 Code::CodeError,
-                text::clean(&format!("{}: {}", error.name, error.message), MAX_MESSAGE).into_owned(),
-                self.mend(source, &error, outcome),
+                text::clean(&format!("{}: {}", error.name, error.message), MAX_MESSAGE)
+                    .into_owned(),
+                self.fix_hint(source, &error, outcome),
             ),
             Status::Timeout => (
                 Code::Timeout,
                 format!("the script ran out of time{limit}"),
-                "Do less in one script, or make calls at the same time with parallel().".into(),
+                "Do less in one script, or make calls concurrently with parallel().".into(),
             ),
             Status::CpuLimit => (
                 Code::LimitExceeded,
-                format!("the script used up its processor time{limit}"),
+                format!("the script used up its CPU time{limit}"),
                 "Look for a loop that does not end.".into(),
             ),
             Status::MemoryLimit => (
                 Code::LimitExceeded,
                 format!("the script used up its memory{limit}"),
-                "Keep what you need of each result and let go of the rest.".into(),
+                "Keep only what you need of each result.".into(),
             ),
             Status::CallLimit => (
                 Code::LimitExceeded,
@@ -336,8 +333,8 @@ impl View {
             ),
             Status::Deadlock => (
                 Code::CodeError,
-                "the script waits for a promise that nobody can settle".to_owned(),
-                "Every `new Promise` must be resolved by something that happens: a call, a sleep, a timer.".into(),
+                "the script waits for a promise that nothing can settle".to_owned(),
+                "Every `new Promise` must be resolved by a call, a sleep or a timer.".into(),
             ),
             Status::Cancelled => (
                 Code::Cancelled,
@@ -361,11 +358,10 @@ impl View {
         if let Some((line, column)) = object_position {
             object = object.detail("line", line).detail("column", column);
         }
-        if let Some(struck) = struck {
-            object =
-                object.detail("limit", struck.name).detail("limit_value", struck.value.clone());
+        if let Some(hit) = hit {
+            object = object.detail("limit", hit.name).detail("limit_value", hit.value.clone());
         }
-        // The script writes it, so it is no longer than what we write ourselves.
+        // The script can forge it, so it may be no longer than our own.
         let tool_error = error.tool_error.filter(|raw| raw.len() <= MAX_TOOL_ERROR);
         if let Some(tool_error) =
             tool_error.and_then(|raw| serde_json::from_str::<Value>(&raw).ok())
@@ -378,26 +374,24 @@ impl View {
         object
     }
 
-    /// What to do about an error of the script's own.
-    fn mend(
+    /// The hint for an error of the script's own.
+    fn fix_hint(
         &self,
         source: &str,
         error: &host::ScriptError,
         outcome: &ScriptOutcome,
     ) -> Cow<'static, str> {
-        // A call that its server never heard of is none.
-        let kept = ["server_not_found", "tool_not_found", "validation_input", "denied"];
+        // A call that was refused here never reached its server.
+        let refused = ["server_not_found", "tool_not_found", "validation_input", "denied"];
         let code = error
             .tool_error
             .as_deref()
             .and_then(|raw| object::pick(raw.as_bytes(), ["code"]).ok()?[0]);
         let code = code.and_then(object::text).unwrap_or_default();
-        let unsent = usize::from(kept.contains(&&*code));
+        let unsent = usize::from(refused.contains(&&*code));
         let again = match outcome.calls.len() <= unsent {
             true => "No call was made.",
-            false => {
-                "Calls that are listed as made were made; mend the script and do not repeat them blindly."
-            }
+            false => "The listed calls were made; fix the script and do not repeat them blindly.",
         };
         let servers: Vec<String> =
             self.servers().iter().map(|entry| identifier(&entry.name)).collect();
@@ -417,20 +411,20 @@ impl View {
     }
 }
 
-/// A long script is read beside the thread that relays calls, which a parser may hold up.
-async fn read(source: &str) -> Result<metamcp_script::PreparedScript, ErrorObject> {
-    if source.len() <= READ_HERE {
-        return metamcp_script::prepare(source).map_err(|error| unreadable(&error));
+/// Parses a long script off the thread that relays calls, so that it delays none.
+async fn parse(source: &str) -> Result<metamcp_script::PreparedScript, ErrorObject> {
+    if source.len() <= PARSE_INLINE {
+        return metamcp_script::prepare(source).map_err(|error| syntax_error(&error));
     }
     let owned = source.to_owned();
     match compute::run(move || metamcp_script::prepare(&owned)).await {
-        Ok(read) => read.map_err(|error| unreadable(&error)),
-        Err(_) => Err(ErrorObject::new(Code::Internal, "reading the script failed")
-            .hint("Nothing was run. This is a fault of metamcp; a shorter script may work.")),
+        Ok(parsed) => parsed.map_err(|error| syntax_error(&error)),
+        Err(_) => Err(ErrorObject::new(Code::Internal, "parsing the script failed")
+            .hint("Nothing was run. This is a bug in metamcp; a shorter script may work.")),
     }
 }
 
-/// How each server is known inside a script: by its name, and by an identifier where that is no other's.
+/// The names of each server inside a script: its own, and an identifier unless another server has the same.
 fn named(servers: &[&Entry]) -> Vec<Server> {
     let identifiers: Vec<String> = servers.iter().map(|entry| identifier(&entry.name)).collect();
     servers
@@ -438,7 +432,7 @@ fn named(servers: &[&Entry]) -> Vec<Server> {
         .zip(&identifiers)
         .map(|(entry, own)| {
             let is_shared = identifiers.iter().filter(|other| *other == own).count() > 1;
-            // Whose name it is letter for letter keeps it; nobody else may be mistaken for it.
+            // A server with exactly this name gets it; the others must not be mistaken for it.
             let is_usable = !is_shared || **own == *entry.name;
             let identifiers = is_usable.then(|| own.clone()).into_iter().collect();
             Server { name: entry.name.to_string(), identifiers }
@@ -474,11 +468,11 @@ fn unfenced(source: &str) -> &str {
     inner.split_once('\n').map_or(source, |(_language, code)| code)
 }
 
-fn unreadable(error: &SyntaxError) -> ErrorObject {
-    // What to write instead is said once, where every error says it.
+fn syntax_error(error: &SyntaxError) -> ErrorObject {
+    // Its hint becomes the hint of the error object, and is not repeated in the message.
     let mut bare = error.clone();
     let hint = bare.hint.take();
-    let object = ErrorObject::new(Code::CodeError, format!("the script cannot be read: {bare}"))
+    let object = ErrorObject::new(Code::CodeError, format!("the script cannot be parsed: {bare}"))
         .detail("status", "error")
         .detail("line", error.line)
         .detail("column", error.column);
@@ -488,7 +482,6 @@ fn unreadable(error: &SyntaxError) -> ErrorObject {
     }
 }
 
-/// Too many files are open to run a script.
 fn no_files(reason: &str) -> ErrorObject {
     let message = format!("metamcp has no file descriptors left to run a script: {reason}");
     ErrorObject::new(Code::Overloaded, message)
@@ -523,24 +516,24 @@ fn no_worker(refused: &host::WorkerError, code: &CodeSettings) -> ErrorObject {
     )
 }
 
-/// The gateway goes down while a script runs.
+/// The gateway shuts down while a script runs.
 pub(super) fn ended() -> ErrorObject {
     ErrorObject::new(Code::ShuttingDown, "metamcp is shutting down")
         .hint("The script was ended. Calls it had made may have run: see `calls`.")
 }
 
-/// A failure with what the script left behind.
+/// A failure with the logs and calls of the script.
 fn failed(
     object: ErrorObject,
     logs: &execution::Logs,
     calls: &[Value],
     has_limit: bool,
 ) -> Vec<u8> {
-    let mut said = object.to_line();
-    said.push_str(&execution::footer(logs, calls, has_limit));
+    let mut body = object.to_line();
+    body.push_str(&execution::footer(logs, calls, has_limit));
     let object = object.detail("logs", logs.lines.clone()).detail("calls", calls.to_vec());
     json!({
-        "content": [{ "type": "text", "text": said }],
+        "content": [{ "type": "text", "text": body }],
         "structuredContent": object.to_json(),
         "isError": true,
     })

@@ -1,7 +1,7 @@
-//! The second vocabulary in action: each tool decoded by the core, done by what the first one has, rendered by the core.
-//! Owns: which tool does what.      Never: looks for tools, makes calls or runs scripts by means of its own.
-//! In: a tool's name and its arguments.  Out: `Step`s whose answers fit the tool's published schema.
-//! Tests: `metamcp/tests/surface/`, with real processes; `core::vocabulary` for what is decided.
+//! The full tool surface: `metamcp_surface::full_surface` decodes and renders, the compact surface does the work.
+//! Owns: which tool does what.      Never: searches, calls or runs scripts by means of its own.
+//! In: a tool's name and its arguments.  Out: `Step`s whose responses fit the tool's published schema.
+//! Tests: `metamcp/tests/surface/`, with real processes; `metamcp_surface::full_surface` for decoding and rendering.
 
 mod chain;
 mod code;
@@ -40,7 +40,7 @@ impl View {
     }
 }
 
-/// An answer in the making, each failure of which is put into this tool's words.
+/// A pending response; a failure becomes a response of this tool.
 fn later(
     op: &'static str,
     work: impl Future<Output = Result<Vec<u8>, Finished>> + Send + 'static,
@@ -54,19 +54,19 @@ fn later(
     }))
 }
 
-/// The answer of a tool as it is sent.
+/// The response of a tool as it is sent.
 fn written(answer: &Value) -> Vec<u8> {
     full_surface::answer(answer.to_string().as_bytes(), None, &[])
 }
 
-/// A failure as the answer of a tool.
+/// A failure as the response of a tool.
 fn refused(op: &'static str, object: ErrorObject) -> Vec<u8> {
     let object = object.by(op);
     let answer = full_surface::refused(op, &object.to_json());
     full_surface::answer(answer.to_string().as_bytes(), Some(&object.to_line()), &[])
 }
 
-/// A call that comes when the gateway is about to end, in the form of whichever tool was called.
+/// The response to a call that arrives during shutdown.
 pub(super) fn too_late(name: &str) -> Finished {
     let object = ErrorObject::new(Code::ShuttingDown, "metamcp is shutting down")
         .hint("The call was not sent.")

@@ -1,4 +1,4 @@
-//! `mcp_provision`: what is here already, else what could be had; and, if a person says yes, having it.
+//! `mcp_provision`: finds a tool here, else a server that could be installed, and installs it after approval.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,23 +22,23 @@ use crate::provision::{Found, Provisioner};
 use crate::router::{Caller, Entry, ServerRequest};
 use crate::upstream::Reply;
 
-/// Tools shown of those that are here already.
+/// Most tools shown of those that are here already.
 const SHOWN: usize = 5;
 /// Longest reason why a server that was installed does not work.
 const MAX_TROUBLE: usize = 500;
-/// Why its tools are not known, if nothing better can be said.
+/// Why its tools are not known, if there is no better reason.
 const UNLISTED: &str = "it did not list its tools";
-/// Why a client over HTTP is not asked.
-const NO_APPROVER: &str = "over HTTP the answer of this client is not taken for a person's (the owner names people in serve.approvers)";
-/// How long a person may think.
-const THINKS: Duration = Duration::from_secs(5 * 60);
+/// Why a client over HTTP gets no elicitation.
+const NO_APPROVER: &str = "over HTTP the answer of this client does not count as an approval (the owner names approvers in serve.approvers)";
+/// How long a person may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5 * 60);
 
-/// What became of a question to a person.
+/// The outcome of asking a person for approval.
 enum ApprovalAnswer {
-    Yes(Vec<(String, String)>),
-    No,
-    /// It could not be asked, or did not answer.
-    Nothing(&'static str),
+    Approved(Vec<(String, String)>),
+    Declined,
+    /// The client cannot be asked, or did not answer; and why.
+    NoAnswer(&'static str),
 }
 
 impl View {
@@ -56,7 +56,7 @@ impl View {
             Ok(request) => request,
             Err(bad) => return Step::Now(Finished::invalid(bad.to_string())),
         };
-        // Whoever is kept to a part of everything gets nothing that is not in it.
+        // A session restricted to a toolset gets nothing outside it.
         if !self.surface.provisioner.is_on() || self.scope.is_some() {
             let off = ErrorObject::new(Code::Denied, "provisioning is switched off here").hint(
                 "Only the owner of the configuration can change that, with provision.enabled.",
@@ -70,9 +70,9 @@ impl View {
     async fn provision(&self, request: &ProvisionRequest, caller: &Caller) -> Finished {
         let local = self.here_already(request).await;
         if !local.is_empty() {
-            return told("local", &local_text(&local), json!({ "tools": ids(&local) }));
+            return respond("local", &local_text(&local), json!({ "tools": ids(&local) }));
         }
-        // Asked anew each time: while a person thinks, servers come and go.
+        // Checked anew each time: servers come and go while a person decides.
         let taken = |name: &str| self.surface.router.servers().named(name).is_some();
         let found = self.surface.provisioner.find(&request.need(), &taken).await;
         if found.plans.is_empty() {
@@ -84,41 +84,41 @@ impl View {
                 if request.wants_install
                     || self.surface.provisioner.installed(candidate).is_some() =>
             {
-                self.have(candidate, &taken, caller).await
+                self.obtain(candidate, &taken, caller).await
             }
             _ => candidates(&found, choice.is_some()),
         }
     }
 
-    /// Tools of the servers there are that meet the need with some certainty.
+    /// Tools of configured servers that probably meet the need.
     async fn here_already(&self, request: &ProvisionRequest) -> Vec<Hit> {
         let query = discover::DiscoverRequest {
             query: Some(request.intent.clone()),
             limit: SHOWN,
             ..discover::DiscoverRequest::default()
         };
-        // Whatever it finds, it makes the servers known.
+        // Run for its side effect: it starts servers whose tools are unknown.
         drop(self.discover(query).await);
         let (snapshot, intent) = (self.surface.catalog.snapshot(), request.intent.clone());
         let searching =
             compute::run(move || snapshot.index().search(&intent, Strategy::Hybrid, SHOWN, None));
         let hits = searching.await.unwrap_or_default();
-        let sure = |hit: &Hit, floor: f32| hit.confidence.is_some_and(|chance| chance >= floor);
-        if !hits.first().is_some_and(|first| sure(first, LOCAL_FLOOR)) {
+        let reaches = |hit: &Hit, floor: f32| hit.confidence.is_some_and(|chance| chance >= floor);
+        if !hits.first().is_some_and(|first| reaches(first, LOCAL_FLOOR)) {
             return Vec::new();
         }
-        hits.into_iter().filter(|hit| sure(hit, metamcp_search::search::FITS)).collect()
+        hits.into_iter().filter(|hit| reaches(hit, metamcp_search::search::FITS)).collect()
     }
 
-    /// Plans, asks, installs, and makes the tools known.
-    async fn have(
+    /// Plans, asks for approval, installs, and lists the tools.
+    async fn obtain(
         &self,
         candidate: &Candidate,
         taken: &(dyn Fn(&str) -> bool + Sync),
         caller: &Caller,
     ) -> Finished {
         let provisioner = &self.surface.provisioner;
-        // After a yes in a terminal it is there already.
+        // After an approval in a terminal it is installed already.
         if let Some(record) = provisioner.installed(candidate) {
             if let Some(entry) = self.server(&record.plan.server)
                 && matches!(entry.config.state, ServerState::Withheld { .. })
@@ -167,7 +167,7 @@ impl View {
         self.installed(&plan)
     }
 
-    /// A person's yes to this very plan: given in advance, in a terminal, or now.
+    /// A person's approval of this very plan: given in advance, in a terminal, or now.
     async fn consent(&self, plan: &Plan, caller: &Caller) -> Result<Consent, Finished> {
         let provisioner = &self.surface.provisioner;
         if plan.verdict.granted
@@ -179,44 +179,44 @@ impl View {
             Ok(Some(consent)) => return Ok(consent),
             Ok(None) => {}
             Err(error) => {
-                tracing::warn!("a yes was not used: {error}");
+                tracing::warn!("an approval was not used: {error}");
             }
         }
-        let said = match self.approves {
+        let answer = match self.approves {
             true => ask(provisioner, plan, caller).await,
-            // Not even asked: a yes that does not count would only mislead who gives it.
-            false => ApprovalAnswer::Nothing(NO_APPROVER),
+            // Not even asked: an approval that does not count would only mislead the person who gives it.
+            false => ApprovalAnswer::NoAnswer(NO_APPROVER),
         };
-        let why = match said {
-            ApprovalAnswer::Yes(values) => match plan.complete(&values) {
+        let why = match answer {
+            ApprovalAnswer::Approved(values) => match plan.complete(&values) {
                 Ok(consent) => {
                     provisioner.store.forget_pending(plan);
                     return Ok(consent);
                 }
                 Err(rejected) => return Err(Finished::error(&unusable(plan, &rejected))),
             },
-            ApprovalAnswer::No => {
+            ApprovalAnswer::Declined => {
                 provisioner.store.forget_pending(plan);
-                let denied = ErrorObject::new(Code::Denied, "the user said no")
-                    .hint("Nothing was installed. Do not ask for it again.");
+                let denied = ErrorObject::new(Code::Denied, "the user declined")
+                    .hint("Nothing was installed. Do not request it again.");
                 return Err(Finished::error(&denied));
             }
-            ApprovalAnswer::Nothing(why) => why,
+            ApprovalAnswer::NoAnswer(why) => why,
         };
         let id = provisioner.store.wait_for_yes(plan).map_err(|error| {
             let failed =
-                ErrorObject::new(Code::Internal, format!("the plan cannot be kept: {error}"));
+                ErrorObject::new(Code::Internal, format!("the plan cannot be stored: {error}"));
             Finished::error(&failed)
         })?;
         let text = format!(
-            "Nothing was installed: a person has to agree first, and {why}.\n{}\
+            "Nothing was installed: a person has to approve it first, and {why}.\n{}\
              Ask the user to run `metamcp approve {id}` in a terminal, which installs it, then call mcp_provision again with the same arguments.",
             candidates_text(std::slice::from_ref(plan))
         );
-        Err(told("needs_approval", &text, json!({ "id": id, "server": plan.server })))
+        Err(respond("needs_approval", &text, json!({ "id": id, "server": plan.server })))
     }
 
-    /// Why a server that was started is not there, with the last thing it said.
+    /// Why a server that was started is unavailable, with its stderr.
     fn trouble(&self, entry: &Entry) -> Option<String> {
         let failure = self.surface.router.view(entry.id).and_then(|view| view.last_failure)?;
         let config = self
@@ -224,8 +224,8 @@ impl View {
             .router
             .entry(entry.id)
             .map_or_else(|| Arc::clone(&entry.config), |now| now.config);
-        let told = format!("it {}", reply::told(&failure, Some(&config)));
-        Some(text::clean_line(&told, MAX_TROUBLE).into_owned())
+        let why = format!("it {}", reply::describe(&failure, Some(&config)));
+        Some(text::clean_line(&why, MAX_TROUBLE).into_owned())
     }
 
     fn installed(&self, plan: &Plan) -> Finished {
@@ -235,7 +235,7 @@ impl View {
                 Code::Internal,
                 format!("the server {name:?} is installed but not in use"),
             );
-            return Finished::error(&lost.hint("Start metamcp again."));
+            return Finished::error(&lost.hint("Restart metamcp."));
         };
         let snapshot = self.surface.catalog.snapshot();
         let against = entry.config.state.against();
@@ -249,40 +249,40 @@ impl View {
                 let package = plan.package();
                 let text =
                     format!("Installed {package} as {name:?}, but its tools are not known: {why}.");
-                return told("installed", &text, json!({ "server": name, "tools": [] }));
+                return respond("installed", &text, json!({ "server": name, "tools": [] }));
             }
         };
         let mut text = format!(
-            "Installed {} as {name:?}. Its tools are pinned as they are here, and can be called now with mcp_call:\n",
+            "Installed {} as {name:?}. Its tools are pinned as listed here, and can be called now with mcp_call:\n",
             plan.package()
         );
         text.push_str(&lines(&hits));
         text.push_str(&format!(
-            "Show the user what these tools say of themselves; `metamcp provisioned show {name}` does too."
+            "Show the user these descriptions; `metamcp provisioned show {name}` prints them too."
         ));
-        told("installed", &text, json!({ "server": name, "tools": ids(&hits) }))
+        respond("installed", &text, json!({ "server": name, "tools": ids(&hits) }))
     }
 }
 
-/// Puts the plan to the person behind the client.
+/// Asks the person behind the client to approve the plan, with an elicitation.
 async fn ask(provisioner: &Provisioner, plan: &Plan, caller: &Caller) -> ApprovalAnswer {
     if plan.asks_for_a_secret() {
-        return ApprovalAnswer::Nothing("it needs a secret, which is given in a terminal only");
+        return ApprovalAnswer::NoAnswer("it needs a secret, which is given in a terminal only");
     }
     let Ok(_turn) = provisioner.asking.try_acquire() else {
-        return ApprovalAnswer::Nothing("another question is open already");
+        return ApprovalAnswer::NoAnswer("another approval is being asked for already");
     };
-    let (asked, answer) = ServerRequest::of_gateway("elicitation/create", &question(plan));
-    if caller.client.ask(Some(&caller.request), asked).is_err() {
-        return ApprovalAnswer::Nothing("this client cannot ask one");
+    let (elicitation, answer) = ServerRequest::of_gateway("elicitation/create", &question(plan));
+    if caller.client.ask(Some(&caller.request), elicitation).is_err() {
+        return ApprovalAnswer::NoAnswer("this client cannot ask one");
     }
-    let reply = match tokio::time::timeout(THINKS, answer).await {
+    let reply = match tokio::time::timeout(ANSWER_WITHIN, answer).await {
         Ok(Ok(Reply::Result(reply))) => reply,
-        Ok(_) => return ApprovalAnswer::Nothing("the client did not put the question"),
-        Err(_) => return ApprovalAnswer::Nothing("nobody answered"),
+        Ok(_) => return ApprovalAnswer::NoAnswer("the client did not show the question"),
+        Err(_) => return ApprovalAnswer::NoAnswer("nobody answered"),
     };
     let Ok(reply) = object::strict_value(&reply, MAX_DEPTH) else {
-        return ApprovalAnswer::Nothing("the client's answer cannot be read");
+        return ApprovalAnswer::NoAnswer("the client's answer cannot be read");
     };
     let content = reply.get("content");
     let agreed = content.and_then(|content| content.get("install")).and_then(Value::as_bool);
@@ -292,11 +292,11 @@ async fn ask(provisioner: &Provisioner, plan: &Plan, caller: &Caller) -> Approva
                 let value = content?.get(name)?.as_str()?.to_owned();
                 Some((name.clone(), value))
             };
-            let asked = plan.asked.iter().filter(|input| !input.is_secret());
-            ApprovalAnswer::Yes(asked.filter_map(|input| value(&input.name)).collect())
+            let inputs = plan.asked.iter().filter(|input| !input.is_secret());
+            ApprovalAnswer::Approved(inputs.filter_map(|input| value(&input.name)).collect())
         }
-        (Some("accept" | "decline"), _) => ApprovalAnswer::No,
-        _ => ApprovalAnswer::Nothing("the question was put aside"),
+        (Some("accept" | "decline"), _) => ApprovalAnswer::Declined,
+        _ => ApprovalAnswer::NoAnswer("the question was dismissed"),
     }
 }
 
@@ -305,21 +305,21 @@ fn unusable(plan: &Plan, rejected: &Rejected) -> ErrorObject {
         Code::ValidationInput,
         format!("{} was not installed: {rejected}", plan.identifier),
     )
-    .hint("Nothing was run. Ask again, and let the user give the value.")
+    .hint("Nothing was run. Call again, and let the user enter the value.")
 }
 
-fn candidates(found: &Found, may_be_had: bool) -> Finished {
+fn candidates(found: &Found, is_installable: bool) -> Finished {
     let plans: Vec<Plan> = found.plans.iter().map(|(_, plan)| plan.clone()).collect();
     let mut text = String::from("No tool here does that. These servers could be installed:\n");
     text.push_str(&candidates_text(&plans));
-    text.push_str(if may_be_had {
-        "Call again with \"autoProvision\": true to ask the user for the first that is not refused. Nothing runs without their yes."
+    text.push_str(if is_installable {
+        "Call again with \"autoProvision\": true to ask the user about the first that is not refused. Nothing runs without their approval."
     } else {
         "None of them may be installed. Say what is needed in other words, or ask the user to configure a server."
     });
     text.push_str(&noted(&found.notes));
     let listed: Vec<Value> = plans.iter().map(plan_json).collect();
-    told("candidates", &text, json!({ "candidates": listed }))
+    respond("candidates", &text, json!({ "candidates": listed }))
 }
 
 fn plan_json(plan: &Plan) -> Value {
@@ -349,7 +349,7 @@ fn nothing(request: &ProvisionRequest, found: &Found) -> Finished {
         text::clean_line(&request.intent, 200),
         noted(&found.notes)
     );
-    told("nothing", &text, json!({}))
+    respond("nothing", &text, json!({}))
 }
 
 fn noted(notes: &[String]) -> String {
@@ -359,7 +359,7 @@ fn noted(notes: &[String]) -> String {
 
 fn local_text(hits: &[Hit]) -> String {
     format!(
-        "Nothing needs to be installed; these tools are here, to be called with mcp_call:\n{}",
+        "Nothing needs to be installed; these tools are available through mcp_call:\n{}",
         lines(hits)
     )
 }
@@ -376,7 +376,7 @@ fn ids(hits: &[Hit]) -> Vec<String> {
     hits.iter().map(Hit::id).collect()
 }
 
-fn told(status: &str, text: &str, mut more: Value) -> Finished {
+fn respond(status: &str, text: &str, mut more: Value) -> Finished {
     more["status"] = json!(status);
     let result = json!({
         "content": [{ "type": "text", "text": text.trim_end() }],

@@ -1,4 +1,7 @@
-//! Failures as clients see them: one ErrorObject, and one readable line.
+//! Failures as clients see them: one `ErrorObject`, and one readable line.
+//! Owns: the error codes, their messages and hints.      Never: decides whether a call fails.
+//! In: `CallError`, `DispatchError`.  Out: structured content, text, or a JSON-RPC error.
+//! Tests: `metamcp/tests/surface/`, `metamcp/tests/promises/`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,21 +19,21 @@ use serde_json::{Map, Value, json};
 use crate::router::{CallError, CallErrorKind};
 use crate::upstream;
 
-/// Longest message of a server that is repeated in ours.
+/// Longest text of a server that is quoted in an error.
 const MAX_QUOTED: usize = 2000;
-/// Last words of a process that are repeated.
-const MAX_LAST_WORDS: usize = 20;
-/// Of these, the lines that stand in the message itself, and how long all of them and each may be.
-const MAX_TOLD_LINES: usize = 4;
-const MAX_TOLD: usize = 500;
-const MAX_TOLD_LINE: usize = 200;
+/// Most stderr lines in the details of an error.
+const MAX_STDERR_LINES: usize = 20;
+/// Most of these lines in the message itself, and the most bytes of all of them and of each.
+const MAX_MESSAGE_LINES: usize = 4;
+const MAX_MESSAGE_STDERR: usize = 500;
+const MAX_MESSAGE_LINE: usize = 200;
 
-/// Whether a result of a tool is a failure by its own word.
+/// Whether a tool result has `isError` set.
 pub(super) fn is_error(result: &[u8]) -> bool {
     object::pick(result, ["isError"]).is_ok_and(|[flag]| flag == Some(b"true"))
 }
 
-/// The codes of failures, in the order of the reference.
+/// The error codes, in the order of the reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
     /// No such tool on that server.
@@ -43,39 +46,39 @@ pub enum Code {
     ValidationOutput,
     /// The server answered the call with an error.
     ExecutionFailed,
-    /// The tool says that it failed.
+    /// The tool reports that it failed.
     ToolError,
     /// The server cannot be started or reached.
     ServerUnavailable,
-    /// The server failed too often and is left alone for a while.
+    /// The server failed too often, so its circuit breaker is open.
     CircuitOpen,
     /// The server needs credentials.
     AuthRequired,
-    /// No slot for another server came free in time.
+    /// No pool slot became free in time.
     PoolExhausted,
-    /// Too much is waiting already.
+    /// Too many calls are waiting.
     Overloaded,
-    /// Time ran out.
+    /// The time limit passed.
     Timeout,
-    /// The server broke after it may have run the call.
+    /// The connection broke after the call was sent, so it may have run.
     OutcomeUnknown,
-    /// The answer is larger than allowed.
+    /// The response is larger than allowed.
     LimitExceeded,
     /// The script is wrong.
     CodeError,
-    /// It was called off.
+    /// The caller cancelled it.
     Cancelled,
     /// The configuration forbids this tool.
     Denied,
     /// A step of a chain failed.
     ChainStepFailed,
-    /// Results are not given piece by piece.
+    /// Results are not streamed.
     StreamNotSupported,
-    /// No other server can be chosen for a tool.
+    /// A tool's server cannot be replaced by another.
     BackendOverrideInvalid,
-    /// The gateway is going down.
+    /// The gateway is shutting down.
     ShuttingDown,
-    /// A fault of the gateway.
+    /// A bug in the gateway.
     Internal,
 }
 
@@ -90,7 +93,7 @@ impl Code {
         ),
         (
             Code::ValidationOutput,
-            "the result breaks the tool's own output schema; the call ran, and the result is there",
+            "the result breaks the tool's own output schema; the call ran, and its result is included",
         ),
         (
             Code::ExecutionFailed,
@@ -98,51 +101,51 @@ impl Code {
         ),
         (
             Code::ToolError,
-            "the tool itself says that it failed; only where a result is turned into a value, `mcp_call` passes it on as it is",
+            "the tool itself reports that it failed; only where a result is turned into a value, `mcp_call` passes it on unchanged",
         ),
         (Code::ServerUnavailable, "the server cannot be started or reached; the call was not sent"),
         (
             Code::CircuitOpen,
-            "the server failed too often and is left alone until `retry_after_ms` has passed; the call was not sent",
+            "the server failed too often, so its circuit breaker is open until `retry_after_ms` has passed; the call was not sent",
         ),
         (Code::AuthRequired, "the server needs credentials"),
-        (Code::PoolExhausted, "every slot is held by another server; the call was not sent"),
-        (Code::Overloaded, "too many calls wait already; the call was not sent"),
+        (Code::PoolExhausted, "other servers occupy every pool slot; the call was not sent"),
+        (Code::Overloaded, "too many calls are already waiting; the call was not sent"),
         (
             Code::Timeout,
             "the time limit passed; `details.sent` says whether the server may have run the call",
         ),
         (
             Code::OutcomeUnknown,
-            "the server broke after it was sent the call: it may have run, so verify before repeating it",
+            "the connection to the server broke after the call was sent: it may have run, so verify before repeating it",
         ),
         (
             Code::LimitExceeded,
-            "the server's answer is larger than allowed, or a script used more than it may",
+            "the server's response is larger than allowed, or a script exceeded one of its limits",
         ),
         (
             Code::CodeError,
-            "the script cannot be read or ended with an error; `details` has the place, its output and the calls it made",
+            "the script cannot be parsed or ended with an error; `details` has the position, its output and the calls it made",
         ),
-        (Code::Cancelled, "the caller called it off"),
+        (Code::Cancelled, "the caller cancelled the call"),
         (
             Code::Denied,
             "the configuration forbids this tool, or the session's toolset does not have it",
         ),
         (
             Code::ChainStepFailed,
-            "a step of a chain failed: `step_index` says which, `details.cause` why; the results before it are there",
+            "a step of a chain failed: `step_index` says which, `details.cause` why; the results of earlier steps are included",
         ),
-        (Code::StreamNotSupported, "a result was wanted piece by piece; nothing was run"),
-        (Code::BackendOverrideInvalid, "another server was wanted for a tool; nothing was run"),
+        (Code::StreamNotSupported, "a streamed result was requested; nothing was run"),
+        (Code::BackendOverrideInvalid, "another server was requested for a tool; nothing was run"),
         (
             Code::ShuttingDown,
-            "the gateway is going down; `details.sent` says whether the server may have run the call",
+            "the gateway is shutting down; `details.sent` says whether the server may have run the call",
         ),
-        (Code::Internal, "a fault of the gateway"),
+        (Code::Internal, "a bug in metamcp"),
     ];
 
-    /// The word on the wire.
+    /// The code on the wire.
     pub fn word(self) -> &'static str {
         match self {
             Code::ToolNotFound => "tool_not_found",
@@ -188,7 +191,6 @@ pub struct ErrorObject {
 }
 
 impl ErrorObject {
-    /// A failure with its message.
     pub fn new(code: Code, message: impl Into<String>) -> ErrorObject {
         ErrorObject {
             code,
@@ -212,7 +214,7 @@ impl ErrorObject {
         self
     }
 
-    /// Where it happened.
+    /// The server and tool it is about.
     #[must_use]
     pub fn at(mut self, server: &Arc<str>, tool: Option<&Arc<str>>) -> ErrorObject {
         self.server = Some(Arc::clone(server));
@@ -220,28 +222,28 @@ impl ErrorObject {
         self
     }
 
-    /// By which tool of the second vocabulary it happened. What to do next is said in its words.
+    /// The tool of the full surface that was called. Next steps are worded for that surface.
     #[must_use]
     pub fn by(mut self, op: &'static str) -> ErrorObject {
         self.op = Some(op);
         self.to(Audience::Full)
     }
 
-    /// Who reads it.
+    /// Whose wording its next steps use.
     #[must_use]
     pub fn to(mut self, audience: Audience) -> ErrorObject {
         self.audience = audience;
         self
     }
 
-    /// In which step of a chain it happened.
+    /// The step of a chain that failed.
     #[must_use]
     pub fn step(mut self, index: usize) -> ErrorObject {
         self.step = Some(index);
         self
     }
 
-    /// Where another happened, and whether trying again may help it.
+    /// Takes server, tool and retryability from its cause.
     #[must_use]
     pub fn like(mut self, cause: &ErrorObject) -> ErrorObject {
         self.server.clone_from(&cause.server);
@@ -251,7 +253,6 @@ impl ErrorObject {
         self
     }
 
-    /// What happened.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -261,7 +262,7 @@ impl ErrorObject {
         self.hint.as_ref().map(|hint| hint.words(self.audience))
     }
 
-    /// That trying again may help, and when.
+    /// Marks it as worth retrying, and says when.
     #[must_use]
     pub fn retryable(mut self, after: Option<Duration>) -> ErrorObject {
         self.retryable = true;
@@ -269,14 +270,12 @@ impl ErrorObject {
         self
     }
 
-    /// One more detail.
     #[must_use]
     pub fn detail(mut self, name: &str, value: impl Into<Value>) -> ErrorObject {
         self.details.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Its code.
     pub fn code(&self) -> Code {
         self.code
     }
@@ -318,7 +317,7 @@ impl ErrorObject {
     pub fn to_line(&self) -> String {
         let mut line = format!("{}: {}", self.code.word(), self.message);
         if let Some(hint) = self.next() {
-            // A message that shows a place in a script ends below it.
+            // A message that quotes a script has several lines, so the hint starts a new one.
             line.push_str(if self.message.contains('\n') { "\n" } else { ". " });
             line.push_str(&hint);
         }
@@ -336,17 +335,19 @@ impl ErrorObject {
         .into_bytes()
     }
 
-    /// From a call that the router could not bring to a result.
+    /// For a call that the router ended without a result.
     pub fn from_call(error: &CallError, config: Option<&ServerConfig>) -> ErrorObject {
         let (server, tool) = (&error.server, &error.tool);
         let object = match &error.kind {
-            CallErrorKind::Verdict { verdict, holders } => from_verdict(server, verdict, holders, config),
+            CallErrorKind::Dispatch { error, holders } => {
+                from_dispatch_error(server, error, holders, config)
+            }
             CallErrorKind::Rpc(raw) => from_rpc(server, raw),
             CallErrorKind::Malformed(defect) => ErrorObject::new(
                 Code::ExecutionFailed,
                 format!("the server {server:?} answered with something that is not a valid message: {defect}"),
             )
-            .hint("The call may have run. This is a fault of that server; tell its author.")
+            .hint("The call may have run. This is a bug of that server; report it to its author.")
             .detail("category", "other"),
             CallErrorKind::Unusable(why) => ErrorObject::new(
                 Code::ExecutionFailed,
@@ -356,9 +357,9 @@ impl ErrorObject {
             .detail("category", "other"),
             CallErrorKind::Oversize { bytes, limit } => ErrorObject::new(
                 Code::LimitExceeded,
-                format!("the answer of the server {server:?} has {bytes} bytes, and a message may have {limit}"),
+                format!("the response of the server {server:?} has {bytes} bytes, and the limit is {limit}"),
             )
-            .hint("The call ran. Ask for less at once, or raise limits.maxLineBytes.")
+            .hint("The call ran. Request less at once, or raise limits.maxLineBytes.")
             .detail("bytes", *bytes)
             .detail("limit", *limit as u64)
             .detail("category", "other"),
@@ -367,17 +368,17 @@ impl ErrorObject {
     }
 }
 
-/// A failure as a client hears of it where servers are shown as they are.
+/// A failure as a client receives it in direct mode.
 #[derive(Debug)]
 pub enum Plain {
     /// A JSON-RPC error: the server's own, byte for byte, or ours.
     Error(Bytes),
-    /// The result of a tool.
+    /// A tool result with `isError`.
     Result(Vec<u8>),
 }
 
 impl Plain {
-    /// What a server answered is passed on; what kept it from answering is said in the way of the method.
+    /// The server's own error unchanged; ours as a tool result for `tools/call`, else as a JSON-RPC error.
     pub fn from_call(error: &CallError, config: Option<&ServerConfig>) -> Plain {
         if let CallErrorKind::Rpc(raw) = &error.kind {
             return Plain::Error(raw.clone());
@@ -392,20 +393,20 @@ impl Plain {
     }
 }
 
-/// A verdict about a server, outside of any call.
-pub fn from_verdict(
+/// For an error of the dispatch about a server, with or without a call.
+pub fn from_dispatch_error(
     server: &str,
-    verdict: &DispatchError,
+    error: &DispatchError,
     holders: &[Arc<str>],
     config: Option<&ServerConfig>,
 ) -> ErrorObject {
     let not_sent = "The call was not sent";
-    match verdict {
+    match error {
         DispatchError::CircuitOpen { retry_after, failure } => {
-            let why = failure.as_ref().map_or(String::new(), |failure| format!(" (last: it {})", told(failure, config)));
+            let why = failure.as_ref().map_or(String::new(), |failure| format!(" (last: it {})", describe(failure, config)));
             let object = ErrorObject::new(
                 Code::CircuitOpen,
-                format!("the server {server:?} failed too often in a row{why} and is left alone for another {}", text::duration(*retry_after)),
+                format!("the server {server:?} failed too often in a row{why}; its circuit breaker is open for another {}", text::duration(*retry_after)),
             );
             with_failure(object, failure.as_deref(), config)
                 .hint(format!("{not_sent}. Try again after that, or use another tool."))
@@ -424,14 +425,14 @@ pub fn from_verdict(
                 (Code::ExecutionFailed, "It did not run the call, and would refuse it again.")
             };
             let object =
-                ErrorObject::new(code, format!("the server {server:?} {}", told(failure, config)));
+                ErrorObject::new(code, format!("the server {server:?} {}", describe(failure, config)));
             let object = with_failure(object, Some(failure), config).hint(hint).detail("sent", false);
             if limited { object.retryable(*retry_after) } else { object }
         }
         DispatchError::Unavailable { failure, retry_after } => {
             let object = ErrorObject::new(
                 Code::ServerUnavailable,
-                format!("the server {server:?} {}", told(failure, config)),
+                format!("the server {server:?} {}", describe(failure, config)),
             );
             with_failure(object, Some(failure), config)
                 .hint(format!("{not_sent}. {}", advice(failure, config)))
@@ -441,9 +442,9 @@ pub fn from_verdict(
             let object = ErrorObject::new(
                 Code::ServerUnavailable,
                 format!(
-                    "the server {server:?} is not asked again for another {}: the last time, it {}",
+                    "the server {server:?} is not contacted for another {}: the last time, it {}",
                     text::duration(*retry_after),
-                    told(failure, config)
+                    describe(failure, config)
                 ),
             );
             with_failure(object, Some(failure), config)
@@ -452,34 +453,34 @@ pub fn from_verdict(
                 .detail("sent", false)
         }
         DispatchError::CrashLoop { failure, retry_after } => {
-            let why = failure.as_ref().map_or(String::new(), |failure| format!("; it {}", told(failure, config)));
+            let why = failure.as_ref().map_or(String::new(), |failure| format!("; it {}", describe(failure, config)));
             let object = ErrorObject::new(
                 Code::ServerUnavailable,
                 format!("the server {server:?} keeps crashing{why}; it is not started again for {}", text::duration(*retry_after)),
             );
             with_failure(object, failure.as_deref(), config)
-                .hint(format!("{not_sent}. Look at its last words, and run its command by hand."))
+                .hint(format!("{not_sent}. Look at its stderr, and run its command in a terminal."))
                 .retryable(Some(*retry_after))
         }
         DispatchError::PoolExhausted { waited, holders: _ } => ErrorObject::new(
             Code::PoolExhausted,
             format!(
-                "no slot for the server {server:?} came free within {}; they are held by {}",
+                "no pool slot for the server {server:?} became free within {}; they are occupied by {}",
                 text::duration(*waited),
-                if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") }
+                if holders.is_empty() { "no server".to_owned() } else { holders.join(", ") }
             ),
         )
         .hint(format!("{not_sent}. Try again, or raise pool.poolSize."))
         .retryable(None),
         DispatchError::Overloaded => ErrorObject::new(
             Code::Overloaded,
-            format!("too many calls wait for the server {server:?} already"),
+            format!("too many calls are already waiting for the server {server:?}"),
         )
         .hint(format!("{not_sent}. Wait for some of them before making more."))
         .retryable(None),
         DispatchError::NotJson => ErrorObject::new(
             Code::ValidationInput,
-            format!("what was to be sent to the server {server:?} is no JSON"),
+            format!("the request to the server {server:?} is not valid JSON"),
         )
         .hint(format!("{not_sent}. Write the arguments as one JSON object.")),
         DispatchError::TimedOut { after, sent: true } => ErrorObject::new(
@@ -501,7 +502,7 @@ pub fn from_verdict(
         DispatchError::OutcomeUnknown { failure } => {
             let object = ErrorObject::new(
                 Code::OutcomeUnknown,
-                format!("the server {server:?} {} after it was sent the call", told(failure, config)),
+                format!("the server {server:?} {} after it was sent the call", describe(failure, config)),
             );
             with_failure(object, Some(failure), config)
                 .hint("The call may have run: verify before repeating it. The server is started again when it is needed.")
@@ -520,11 +521,11 @@ pub fn from_verdict(
     }
 }
 
-/// A server that wants to know who we are: nobody can go on but the person behind the client.
+/// A server that needs a login: only the person behind the client can sign in.
 fn login_needed(server: &str, failure: &Failure, config: Option<&ServerConfig>) -> ErrorObject {
     let object = ErrorObject::new(
         Code::AuthRequired,
-        format!("the server {server:?} {}", told(failure, config)),
+        format!("the server {server:?} {}", describe(failure, config)),
     );
     let object = with_failure(object, Some(failure), config).detail("sent", false);
     let command = format!("metamcp auth login {server}");
@@ -541,7 +542,7 @@ fn login_needed(server: &str, failure: &Failure, config: Option<&ServerConfig>) 
     }
 }
 
-/// A server's JSON-RPC error: its own words, as data.
+/// A server's JSON-RPC error, quoted as data.
 fn from_rpc(server: &str, raw: &[u8]) -> ErrorObject {
     let [code, message, data] = object::pick(raw, ["code", "message", "data"]).unwrap_or([None; 3]);
     let code: i64 = code.and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok()).unwrap_or(0);
@@ -557,7 +558,7 @@ fn from_rpc(server: &str, raw: &[u8]) -> ErrorObject {
         Advice::from("Check the tool's name and arguments with ")
             .step(Next::Schema(server.to_owned()), ".")
     } else {
-        "This is the server's own answer; repeating the same call will hardly change it.".into()
+        "This is the server's own error; repeating the same call will hardly change it.".into()
     };
     ErrorObject::new(
         Code::ExecutionFailed,
@@ -577,29 +578,29 @@ fn with_failure(
     if failure.last_words.is_empty() {
         return object;
     }
-    let words: Vec<Value> = failure
+    let lines: Vec<Value> = failure
         .last_words
         .iter()
         .rev()
-        .take(MAX_LAST_WORDS)
+        .take(MAX_STDERR_LINES)
         .rev()
         .map(|line| Value::from(scrubbed(line, config)))
         .collect();
-    object.detail("stderr", words)
+    object.detail("stderr", lines)
 }
 
-/// What happened, and the last words that tell why, in half a sentence.
-pub(super) fn told(failure: &Failure, config: Option<&ServerConfig>) -> String {
+/// What happened, and the stderr lines that explain it, as a predicate that follows the server's name.
+pub(super) fn describe(failure: &Failure, config: Option<&ServerConfig>) -> String {
     let fact = scrubbed(&failure.fact.to_string(), config);
-    let words: Vec<String> = failure
-        .telling_words(MAX_TOLD_LINES)
+    let lines: Vec<String> = failure
+        .telling_words(MAX_MESSAGE_LINES)
         .into_iter()
-        .map(|line| text::cut(scrubbed(line, config).trim(), MAX_TOLD_LINE).into_owned())
+        .map(|line| text::cut(scrubbed(line, config).trim(), MAX_MESSAGE_LINE).into_owned())
         .collect();
-    if words.is_empty() {
+    if lines.is_empty() {
         return fact;
     }
-    format!("{fact}; its last words: {:?}", text::cut(&words.join(" | "), MAX_TOLD))
+    format!("{fact}; from its stderr: {:?}", text::cut(&lines.join(" | "), MAX_MESSAGE_STDERR))
 }
 
 fn scrubbed(text: &str, config: Option<&ServerConfig>) -> String {
@@ -623,27 +624,27 @@ fn advice(failure: &Failure, config: Option<&ServerConfig>) -> &'static str {
         }
         Fact::SpawnFailed { .. } => "Check the command of this server in the configuration.",
         Fact::SecretMissing { .. } => {
-            "The user has to look at the file, program or entry that has the secret, or at what the configuration says of it."
+            "The user has to check the file, program or keyring entry that holds the secret, and how the configuration refers to it."
         }
         Fact::StartTimedOut { .. } if installs && failure.last_words.is_empty() => {
-            "If it installs itself on first use, try again: what it downloaded so far is kept."
+            "If it installs itself on first use, try again: what it has downloaded so far is not lost."
         }
         Fact::StartTimedOut { .. } if failure.last_words.is_empty() => {
-            "It said nothing. Run its command in a terminal to see what it waits for, or raise timeouts.connectTimeoutMs if it is only slow."
+            "It wrote nothing to stderr. Run its command in a terminal to see what it waits for, or raise timeouts.connectTimeoutMs if it is only slow."
         }
         Fact::StartTimedOut { .. } => {
-            "Look at what it said: it may wait for a login, or be no MCP server. Raise timeouts.connectTimeoutMs if it is only slow."
+            "Look at its stderr: it may be waiting for a login, or not be an MCP server. Raise timeouts.connectTimeoutMs if it is only slow."
         }
         Fact::HandshakeRefused { .. } => {
-            "It may be no MCP server, or one of a revision that metamcp does not speak."
+            "It may not be an MCP server, or it speaks a protocol revision that metamcp does not know."
         }
         Fact::Exited { .. } | Fact::OutputClosed | Fact::InputClosed => {
-            "Look at its last words, and run its command by hand to see more."
+            "Look at its stderr, and run its command in a terminal to see more."
         }
-        Fact::Unreachable { .. } => "Check that it runs, and its `url` in the configuration.",
+        Fact::Unreachable { .. } => "Check that it is running, and its `url` in the configuration.",
         Fact::Insecure { .. } => "Check its `url`, and its `tls` in the configuration.",
         Fact::NotMcp { .. } | Fact::HttpStatus { .. } | Fact::Astray { .. } => {
-            "Check its `url` in the configuration: this may be no MCP server."
+            "Check its `url` in the configuration: this may not be an MCP server."
         }
         Fact::Unsupported { .. } => "Check its entry in the configuration.",
         _ => "Try again later, or use another tool.",

@@ -1,4 +1,4 @@
-//! `@results`: a server that is not there, whose tools read values kept under a handle; and results that become such.
+//! `@results`: a built-in server whose tools read stored results; and the storing of results too long to show.
 
 use bytes::Bytes;
 use metamcp_surface::excerpt::{self, Part};
@@ -11,7 +11,7 @@ use crate::compute;
 use crate::results::Stored;
 use crate::router::{CallOutcome, ResultMapper};
 
-/// Its name, which no configured server can have been given by mistake.
+/// Its name, which cannot collide with a configured server's.
 pub(super) const SERVER: &str = "@results";
 /// Its tools.
 const TOOLS: [&str; 2] = ["read", "query"];
@@ -27,7 +27,7 @@ impl View {
             );
         }
         let Some(id) = arguments["id"].as_str() else {
-            return invalid("`id` must be a handle, as an answer gave it");
+            return invalid("`id` must be a handle from an earlier response");
         };
         let part = match Part::decode(arguments) {
             Ok(part) => part,
@@ -53,7 +53,7 @@ impl View {
         }
     }
 
-    /// What shortens results that are too long to show, where that is wanted.
+    /// Stores results that are too long to show and shortens them, unless there is no limit.
     pub(super) fn result_shortener(&self) -> Option<ResultMapper> {
         let limit = self.surface.options.result_bytes;
         if limit == 0 {
@@ -69,21 +69,20 @@ impl View {
         }))
     }
 
-    /// Whether a result is more than is shown. Most are not, which their length alone tells.
+    /// Whether a result is too long to show. For most the length of the JSON decides.
     pub(super) fn is_too_long(&self, result: &[u8]) -> bool {
         let limit = self.surface.options.result_bytes;
         limit > 0 && result.len() > limit && excerpt::text_bytes(result) > limit
     }
 }
 
-const USAGE: &str = "`read` takes id, offset and length; `query` takes id and a JSON `pointer` or a text to `grep` for. With `whole` both look at the whole result instead of its value.";
+const USAGE: &str = "`read` takes id, offset and length; `query` takes id and a JSON `pointer` or a text to `grep` for. With `whole` both read the whole result instead of its value.";
 
 fn invalid(what: &str) -> Finished {
     Finished::error(&ErrorObject::new(Code::ValidationInput, what).hint(USAGE))
 }
 
-/// There is no such value.
 pub(super) fn unknown(handle: &str) -> ErrorObject {
-    ErrorObject::new(Code::ToolNotFound, format!("no result is kept under {handle:?}"))
-        .hint("Results are kept for 30 minutes, and older ones make room for new ones. Run the call or the script again.")
+    ErrorObject::new(Code::ToolNotFound, format!("no result is stored under {handle:?}"))
+        .hint("Results are stored for 30 minutes, and new ones evict the oldest. Run the call or the script again.")
 }

@@ -1,5 +1,5 @@
-//! A session's part of the whole: which servers and tools it can see, by whatever road it looks.
-//! Everything a client asks is answered from here, so that nothing has to be checked a second time elsewhere.
+//! The scope of a session: which servers and tools it can see, on every path. All lookups for a client pass through
+//! here, so that nothing has to be checked a second time elsewhere.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::router::{Entry, Servers};
 pub struct Scope {
     toolset: Toolset,
     name: Arc<str>,
-    /// The part of the newest snapshot that was looked at.
+    /// The part of the newest snapshot that was used.
     narrowed: Mutex<Option<Narrowed>>,
     digest: OnceCell<String>,
 }
@@ -37,7 +37,7 @@ impl Scope {
 }
 
 impl Default for Scope {
-    /// One that has nothing in it.
+    /// An empty one.
     fn default() -> Scope {
         Scope::new(Toolset { servers: Some(Vec::new()), ..Toolset::default() })
     }
@@ -63,7 +63,7 @@ impl View {
         self.surface.server(name).filter(is_in)
     }
 
-    /// Whether a server is in this view with all that it has, not with some of its tools.
+    /// Whether a server is in this view as a whole, not with some of its tools.
     pub(crate) fn has_all_of(&self, entry: &Entry) -> bool {
         self.scope.as_ref().is_none_or(|scope| scope.toolset.has_all_of(&entry.config))
     }
@@ -80,7 +80,7 @@ impl View {
             let servers: Vec<_> =
                 self.servers().iter().map(|entry| (entry.id, Arc::clone(&entry.config))).collect();
             let keep = |config: &_, tool: &str| scope.toolset.has_tool(config, tool);
-            // Nothing is locked meanwhile: a call must not wait for a search that makes the same.
+            // Computed without the lock: a call must not wait for a search that computes the same.
             let next = Narrowed::of(&whole, &servers, keep, before.as_ref());
             let mut narrowed = scope.narrowed();
             let is_unchanged = match (&*narrowed, &before) {
@@ -93,7 +93,7 @@ impl View {
         }
     }
 
-    /// The same, for who can wait until it is made beside the thread that relays calls.
+    /// The same, computed off the thread that relays calls.
     pub(crate) async fn latest_snapshot(&self) -> Arc<Snapshot> {
         let Some(scope) = &self.scope else { return self.surface.catalog.snapshot() };
         let whole = self.surface.catalog.snapshot();
@@ -121,7 +121,7 @@ impl View {
         Err(Box::new(ErrorObject::new(Code::Denied, message).hint(hint)))
     }
 
-    /// Whose values this view keeps and reads.
+    /// Whose stored results this view writes and reads.
     pub(crate) fn owner(&self) -> Owner {
         let toolset = self.scope.as_ref().map(|scope| Arc::clone(&scope.name));
         Owner { toolset, principal: self.principal }

@@ -1,4 +1,4 @@
-//! Who answers a running script: every call of it goes through `mcp_call`'s own path.
+//! The host of a running script: its calls take the path of `mcp_call`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -25,47 +25,46 @@ use crate::catalog::Snapshot;
 use crate::observe::{Event, Interest, Origin, Subscriber, Subscription, Verdict};
 use crate::shapes;
 
-/// Lines and calls remembered for the last words of a script that is ended from outside.
-const MAX_TOLD: usize = 1000;
-/// Longest name that is repeated; a script can ask for names of any length.
+/// Most log lines and calls in the final response of a script that is ended from outside.
+const MAX_RECORDED: usize = 1000;
+/// Longest name in a message; a script can use names of any length.
 pub(super) const MAX_NAME: usize = 200;
-/// Longest message of an error that a script is told.
+/// Longest error message that a script receives.
 pub(super) const MAX_MESSAGE: usize = 4000;
-/// How deep what a script asks with may be nested: as deep as the sandbox lets it be, with what is around it.
+/// The nesting limit for requests of a script: that of the sandbox, and the envelope around it.
 const PAYLOAD_DEPTH: usize = 128;
 /// Most details of an error, in bytes of JSON.
 const MAX_DETAILS: usize = 8 * 1024;
 
 static LAST_SCRIPT: AtomicU64 = AtomicU64::new(0);
 
-/// What a script printed and called so far, for an answer that cannot wait for its end.
+/// What a script logged and called so far, for a response that cannot wait for its end.
 pub(super) struct Transcript {
     /// Its number, which the records of its calls carry.
     script: u64,
-    told: Mutex<Told>,
+    recorded: Mutex<Recorded>,
 }
 
 #[derive(Default)]
-struct Told {
+struct Recorded {
     logs: Vec<(&'static str, String)>,
     calls: Vec<Value>,
 }
 
 impl Transcript {
-    /// Of a new script.
     pub(super) fn new() -> Arc<Transcript> {
         let script = LAST_SCRIPT.fetch_add(1, Ordering::Relaxed) + 1;
-        Arc::new(Transcript { script, told: Mutex::default() })
+        Arc::new(Transcript { script, recorded: Mutex::default() })
     }
 
     pub(super) fn so_far(&self) -> (Logs, Vec<Value>) {
-        let told = self.lock();
-        let lines = told.logs.iter().map(|(level, text)| (*level, text.as_str()));
-        (execution::logs(lines, 0, usize::MAX), told.calls.clone())
+        let recorded = self.lock();
+        let lines = recorded.logs.iter().map(|(level, text)| (*level, text.as_str()));
+        (execution::logs(lines, 0, usize::MAX), recorded.calls.clone())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Told> {
-        self.told.lock()
+    fn lock(&self) -> MutexGuard<'_, Recorded> {
+        self.recorded.lock()
     }
 }
 
@@ -83,23 +82,23 @@ impl Subscriber for Transcript {
             Verdict::Ok => CallStatus::Ok,
             _ => CallStatus::Failed,
         };
-        let mut told = self.lock();
-        if told.calls.len() < MAX_TOLD {
+        let mut recorded = self.lock();
+        if recorded.calls.len() < MAX_RECORDED {
             let took = record.ended.since(record.arrived);
-            told.calls.push(call_json(&record.server, &record.tool, took, ended));
+            recorded.calls.push(call_json(&record.server, &record.tool, took, ended));
         }
     }
 }
 
-/// One running script, toward the gateway.
+/// The gateway's side of one running script.
 pub(super) struct ScriptHost {
     view: View,
     sub_requests: Arc<SubRequests>,
     progress: Arc<Progress>,
     transcript: Arc<Transcript>,
-    /// What the transcript hears of its calls.
+    /// Feeds the records of its calls to the transcript.
     _calls: Subscription,
-    answers: Arc<QueryCache>,
+    cache: Arc<QueryCache>,
 }
 
 impl ScriptHost {
@@ -116,7 +115,7 @@ impl ScriptHost {
             progress: Arc::clone(progress),
             _calls: view.surface.router.observer.subscribe(calls),
             transcript,
-            answers: Arc::default(),
+            cache: Arc::default(),
         }
     }
 }
@@ -125,41 +124,41 @@ impl Host for ScriptHost {
     fn answer(&self, op: Op, payload: String) -> Answer {
         let (sub_requests, progress) = (Arc::clone(&self.sub_requests), Arc::clone(&self.progress));
         let view = self.view.clone();
-        let answers = Arc::clone(&self.answers);
-        let scrubbing = self.view.clone();
+        let cache = Arc::clone(&self.cache);
+        let redacting = self.view.clone();
         let answer = async move {
-            // Read once, in one way: what is asked for is what is counted and what is sent.
-            let asked =
+            // Parsed once and strictly: what is counted is what is sent.
+            let params =
                 object::strict_value(payload.as_bytes(), PAYLOAD_DEPTH).map_err(|defect| {
-                    let unread = format!("what the script asks for cannot be read: {defect}");
-                    refused(&view, &ErrorObject::new(Code::ValidationInput, unread))
+                    let message = format!("the script's request cannot be used: {defect}");
+                    refused(&view, &ErrorObject::new(Code::ValidationInput, message))
                 })?;
             match op {
                 Op::Call => {
-                    progress.script_calls(name_in(&asked["server"]), name_in(&asked["tool"]));
-                    let answer = call(&view, &sub_requests, &payload, &asked).await;
-                    // What a result looks like is part of what is declared.
-                    answers.forget();
+                    progress.script_calls(name_in(&params["server"]), name_in(&params["tool"]));
+                    let answer = call(&view, &sub_requests, &payload, &params).await;
+                    // Declarations include the observed shapes of results.
+                    cache.clear();
                     answer
                 }
-                Op::Describe => describe(&view, &asked).await,
-                Op::List if asked["server"].is_null() => list(&view, &asked).await,
+                Op::Describe => describe(&view, &params).await,
+                Op::List if params["server"].is_null() => list(&view, &params).await,
                 Op::Search | Op::List | Op::Types => {
-                    // One at a time, so that who asks the same at once is answered by the first.
-                    let _turn = answers.turn(op).await;
+                    // One at a time, so that concurrent queries for the same are computed once.
+                    let _turn = cache.turn(op).await;
                     let generation = view.snapshot().generation;
-                    if let Some(answer) = answers.known(generation, op, &payload) {
+                    if let Some(answer) = cache.get(generation, op, &payload) {
                         return Ok(answer);
                     }
                     let answer = match op {
-                        Op::Search => search(&view, &asked).await,
-                        Op::List => list(&view, &asked).await,
-                        _ => types(&view, &asked).await,
+                        Op::Search => search(&view, &params).await,
+                        Op::List => list(&view, &params).await,
+                        _ => types(&view, &params).await,
                     }?;
-                    answers.keep(generation, op, &payload, &answer);
+                    cache.put(generation, op, &payload, &answer);
                     Ok(answer)
                 }
-                Op::ResultsGet => stored_result(&view, &asked).await,
+                Op::ResultsGet => stored_result(&view, &params).await,
                 Op::ResultsPut => {
                     let raw =
                         object::pick(payload.as_bytes(), ["value"]).ok().and_then(|[raw]| raw);
@@ -169,12 +168,12 @@ impl Host for ScriptHost {
                 }
             }
         };
-        // A script sees what the model would see. In any other spelling a secret could leave unnoticed.
+        // A script sees what the model would see: it could encode a secret so that redaction misses it later.
         Box::pin(async move {
             match answer.await {
-                Ok(json) => Ok(without_secrets(&scrubbing, json)),
+                Ok(json) => Ok(without_secrets(&redacting, json)),
                 Err(CallError { json }) => {
-                    Err(CallError { json: without_secrets(&scrubbing, json) })
+                    Err(CallError { json: without_secrets(&redacting, json) })
                 }
             }
         })
@@ -185,33 +184,33 @@ impl Host for ScriptHost {
     }
 
     fn log(&self, how: Level, text: &str) {
-        let mut told = self.transcript.lock();
-        if told.logs.len() < MAX_TOLD {
-            told.logs.push((level(how), text.to_owned()));
+        let mut recorded = self.transcript.lock();
+        if recorded.logs.len() < MAX_RECORDED {
+            recorded.logs.push((level(how), text.to_owned()));
         }
     }
 
     fn progress(&self, value: f64, total: Option<f64>, message: Option<&str>) {
-        self.progress.script_speaks(value, total, message);
+        self.progress.script_reports(value, total, message);
     }
 }
 
 fn without_secrets(view: &View, json: String) -> String {
     match view.surface.clean(json.as_bytes()) {
         Cow::Borrowed(_) => json,
-        // Whole characters are taken out, and put in.
+        // Redaction replaces whole characters, so nothing is lossy.
         Cow::Owned(clean) => String::from_utf8_lossy(&clean).into_owned(),
     }
 }
 
-/// A call of the script's: the tool's name may be written as an identifier.
+/// A call of the script; the tool's name may be written as an identifier.
 async fn call(
     view: &View,
     sub_requests: &Arc<SubRequests>,
     payload: &str,
-    asked: &Value,
+    params: &Value,
 ) -> Result<String, CallError> {
-    let (server, written) = (name_in(&asked["server"]), name_in(&asked["tool"]));
+    let (server, written) = (name_in(&params["server"]), name_in(&params["tool"]));
     let Some(written) = Some(written).filter(|written| !written.is_empty()) else {
         let missing = ErrorObject::new(
             Code::ValidationInput,
@@ -230,12 +229,12 @@ async fn call(
             view,
             &ErrorObject::new(
                 Code::ExecutionFailed,
-                format!("the result of {server}:{written} is no text"),
+                format!("the result of {server}:{written} is not UTF-8"),
             ),
         ));
     };
     if result.len() > shapes::SHORT_RESULT {
-        // The script may ask next how it is declared.
+        // The script may request its declaration next.
         view.surface.shapes.learnt().await;
     }
     if is_error(text.as_bytes()) {
@@ -252,7 +251,7 @@ pub(super) fn refused(view: &View, object: &ErrorObject) -> CallError {
     CallError { json: thrown(&object.clone().to(view.audience).to_json()) }
 }
 
-/// An ErrorObject as the script's `ToolError` is made from.
+/// The JSON of an `ErrorObject` as the script's `ToolError`.
 fn thrown(object: &Value) -> String {
     let id = object["tool_id"].as_str().and_then(split_id);
     let message = text::cut(object["message"].as_str().unwrap_or_default(), MAX_MESSAGE);
@@ -265,7 +264,7 @@ fn thrown(object: &Value) -> String {
         "code": object["code"],
         "retryable": object["retryable"],
     });
-    // What is not known here is left to what the script itself called it.
+    // Where the names are unknown here, the script's own are used.
     if let Some(server) = object["server"].as_str() {
         thrown["server"] = text::cut(server, MAX_NAME).into();
     }

@@ -1,4 +1,4 @@
-//! What a script asks about servers, tools and kept values, and the answers.
+//! A script's queries about servers, tools and stored results.
 
 use metamcp_sandbox::host::CallError;
 use metamcp_surface::discover::{DiscoverRequest, split_id};
@@ -13,18 +13,18 @@ use super::{Finished, View};
 use crate::compute;
 use crate::router::Entry;
 
-/// Declarations given to a script at once, in bytes.
+/// Most bytes of declarations in one response.
 const MAX_TYPES: usize = 256 * 1024;
-/// Longest name that is looked for; what is longer is none, and is not searched for among thousands.
-const MAX_LOOKED: usize = 1024;
-/// Longest query that is searched for; what comes after so many words changes nothing.
+/// Longest name in a lookup; no tool has a longer one.
+const MAX_LOOKUP: usize = 1024;
+/// Longest query of a search; more words would not change the ranking.
 const MAX_QUERY: usize = 2000;
-/// What `results.get` can be asked besides the whole.
+/// The options of `results.get` that select a part.
 const PARTS: [&str; 4] = ["pointer", "offset", "length", "grep"];
 
-pub(super) async fn search(view: &View, asked: &Value) -> Result<String, CallError> {
-    let query = text::start(asked["query"].as_str().unwrap_or_default(), MAX_QUERY);
-    let options = &asked["options"];
+pub(super) async fn search(view: &View, params: &Value) -> Result<String, CallError> {
+    let query = text::start(params["query"].as_str().unwrap_or_default(), MAX_QUERY);
+    let options = &params["options"];
     let arguments = json!({
         "query": query,
         "server": options["server"],
@@ -34,10 +34,10 @@ pub(super) async fn search(view: &View, asked: &Value) -> Result<String, CallErr
     found(view, &arguments, |found| found["tools"].to_string()).await
 }
 
-pub(super) async fn describe(view: &View, asked: &Value) -> Result<String, CallError> {
-    let word = |name: &str| name_in(&asked[name]).to_owned();
+pub(super) async fn describe(view: &View, params: &Value) -> Result<String, CallError> {
+    let name_of = |name: &str| name_in(&params[name]).to_owned();
     view.surface.catalog.loaded().await;
-    let (server, tool) = match (word("server"), word("tool")) {
+    let (server, tool) = match (name_of("server"), name_of("tool")) {
         (name, tool) if tool.is_empty() && view.server(&name).is_some() => (name, tool),
         (id, tool) if tool.is_empty() => {
             let parts = split_id(&id).or_else(|| id.split_once('.'));
@@ -47,7 +47,7 @@ pub(super) async fn describe(view: &View, asked: &Value) -> Result<String, CallE
     };
     let entry = known(view, &server).await?;
     if tool.is_empty() {
-        // A server alone: what it is and what it has.
+        // A server alone: its description and its tools.
         let whole = |found: &Value| {
             let about = &found["servers"][0];
             json!({
@@ -66,8 +66,8 @@ pub(super) async fn describe(view: &View, asked: &Value) -> Result<String, CallE
     found(view, &arguments, |found| found["tools"][0].to_string()).await
 }
 
-pub(super) async fn list(view: &View, asked: &Value) -> Result<String, CallError> {
-    match asked["server"].as_str() {
+pub(super) async fn list(view: &View, params: &Value) -> Result<String, CallError> {
+    match params["server"].as_str() {
         None => found(view, &json!({}), |found| found["servers"].to_string()).await,
         Some(server) => {
             let entry = known(view, server).await?;
@@ -77,17 +77,17 @@ pub(super) async fn list(view: &View, asked: &Value) -> Result<String, CallError
 }
 
 pub(super) fn name_in(value: &Value) -> &str {
-    text::start(value.as_str().unwrap_or_default(), MAX_LOOKED)
+    text::start(value.as_str().unwrap_or_default(), MAX_LOOKUP)
 }
 
 fn all_of(entry: &Entry) -> Value {
     json!({ "server": &*entry.name, "detail": "signature", "limit": 100 })
 }
 
-/// A server whose tools are known, or why it has none to tell of.
+/// A server whose tools are known, or why they are not.
 async fn known(view: &View, name: &str) -> Result<Entry, CallError> {
     view.surface.catalog.loaded().await;
-    let name = text::start(name, MAX_LOOKED);
+    let name = text::start(name, MAX_LOOKUP);
     let Some(entry) = view.server(name) else {
         return Err(refused(view, &view.no_such_server(name)));
     };
@@ -123,9 +123,9 @@ async fn found(
     }
 }
 
-pub(super) async fn types(view: &View, asked: &Value) -> Result<String, CallError> {
+pub(super) async fn types(view: &View, params: &Value) -> Result<String, CallError> {
     view.surface.catalog.loaded().await;
-    let all: Vec<Entry> = match asked["server"].as_str() {
+    let all: Vec<Entry> = match params["server"].as_str() {
         Some(name) => vec![known(view, name).await?],
         None => view.servers().iter().cloned().collect(),
     };
@@ -141,7 +141,7 @@ pub(super) async fn types(view: &View, asked: &Value) -> Result<String, CallErro
     page.await
 }
 
-/// Does something that takes long where it delays no call.
+/// Runs slow work off the thread that relays calls.
 async fn computed<T: Send + 'static>(
     view: &View,
     work: impl FnOnce() -> T + Send + 'static,
@@ -151,9 +151,9 @@ async fn computed<T: Send + 'static>(
         .map_err(|failed| refused(view, &ErrorObject::new(Code::Internal, failed.to_string())))
 }
 
-pub(super) async fn stored_result(view: &View, asked: &Value) -> Result<String, CallError> {
-    let handle = asked["handle"].as_str().unwrap_or_default();
-    let options = &asked["options"];
+pub(super) async fn stored_result(view: &View, params: &Value) -> Result<String, CallError> {
+    let handle = params["handle"].as_str().unwrap_or_default();
+    let options = &params["options"];
     let wrong = |what: String| {
         let usage = "results.get(handle) is the whole; results.get(handle, { pointer: \"/a/0\" }), { offset, length } or { grep } a part";
         refused(view, &ErrorObject::new(Code::ValidationInput, what).hint(usage))
@@ -179,8 +179,8 @@ pub(super) async fn stored_result(view: &View, asked: &Value) -> Result<String, 
     cut.await?.map_err(wrong)
 }
 
-/// A part of a kept value as JSON, or what is there instead. Other than what is shown to a reader, it has no bounds but
-/// those that were asked for, and no words around it.
+/// A part of a stored value as JSON, or why there is none. Unlike an excerpt for a reader, it is cut only where the
+/// script says so, and has no text around it.
 fn part_of(json: &str, part: Part, length: Option<usize>) -> Result<String, String> {
     match part {
         Part::Pointer(pointer) => {

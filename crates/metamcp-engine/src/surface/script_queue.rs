@@ -1,4 +1,4 @@
-//! Turns of scripts: who may run one now, as `core::fair_share` decides it.
+//! Limits how many scripts run at once; `metamcp_calls::fair_share` decides whose is next.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ pub(super) struct ScriptQueue(Mutex<Queue>);
 #[derive(Debug)]
 struct Queue {
     fair_share: FairShare,
-    called: HashMap<Ticket, oneshot::Sender<()>>,
+    waiting: HashMap<Ticket, oneshot::Sender<()>>,
 }
 
-/// A turn, or a place in line for one; the end of it is the next one's.
+/// The right to run a script, or a place in the queue for it. Dropping it lets the next one run.
 #[derive(Debug)]
 pub(super) struct ScriptPermit {
     script_queue: Arc<ScriptQueue>,
-    who: u64,
+    principal: u64,
     ticket: Option<Ticket>,
 }
 
@@ -29,25 +29,25 @@ impl ScriptQueue {
     pub(super) fn new(places: usize) -> Arc<ScriptQueue> {
         Arc::new(ScriptQueue(Mutex::new(Queue {
             fair_share: FairShare::new(places),
-            called: HashMap::new(),
+            waiting: HashMap::new(),
         })))
     }
 
-    /// Waits for a turn of this principal's.
-    pub(super) async fn acquire(self: &Arc<ScriptQueue>, who: u64) -> ScriptPermit {
-        let mut permit = ScriptPermit { script_queue: Arc::clone(self), who, ticket: None };
-        let called = {
+    /// Waits until this principal may run a script.
+    pub(super) async fn acquire(self: &Arc<ScriptQueue>, principal: u64) -> ScriptPermit {
+        let mut permit = ScriptPermit { script_queue: Arc::clone(self), principal, ticket: None };
+        let granted = {
             let mut queue = self.lock();
-            queue.fair_share.ask(who).err().map(|ticket| {
-                let (call, called) = oneshot::channel();
-                queue.called.insert(ticket, call);
+            queue.fair_share.ask(principal).err().map(|ticket| {
+                let (grant, granted) = oneshot::channel();
+                queue.waiting.insert(ticket, grant);
                 permit.ticket = Some(ticket);
-                called
+                granted
             })
         };
-        if let Some(called) = called {
-            // Whoever calls it takes it out of the table first, so it is called or dropped with the table.
-            drop(called.await);
+        if let Some(granted) = granted {
+            // The sender is used once it is out of the table, or dropped with the table.
+            drop(granted.await);
         }
         permit
     }
@@ -61,15 +61,15 @@ impl Drop for ScriptPermit {
     fn drop(&mut self) {
         let mut queue = self.script_queue.lock();
         if let Some(ticket) = self.ticket
-            && queue.fair_share.gave_up(self.who, ticket)
+            && queue.fair_share.gave_up(self.principal, ticket)
         {
-            queue.called.remove(&ticket);
+            queue.waiting.remove(&ticket);
             return;
         }
-        for next in queue.fair_share.done(self.who) {
-            if let Some(call) = queue.called.remove(&next) {
-                // One that stopped waiting at this moment gives its turn back as it goes.
-                call.send(()).ok();
+        for next in queue.fair_share.done(self.principal) {
+            if let Some(grant) = queue.waiting.remove(&next) {
+                // A permit dropped at this moment passes its turn on.
+                grant.send(()).ok();
             }
         }
     }
@@ -103,7 +103,7 @@ mod tests {
         assert!(pin!(script_queue.acquire(BOB)).poll(&mut context).is_ready());
         drop(second);
         drop(first);
-        // Called, and gone before it looked.
+        // Granted, but dropped before it was polled.
         drop(third);
         assert!(fourth.as_mut().poll(&mut context).is_ready());
     }

@@ -1,5 +1,5 @@
-//! Ranking with vectors: the best of our own ranking and the nearest by vector, put in order by what an API thinks, or
-//! looked at with what the transformer on this machine thinks; without either, at once, by what we think.
+//! Semantic ranking: the best lexical hits and the nearest by vector, re-ranked with vectors of an API or with the
+//! transformer on this machine. Where neither is available, the lexical ranking stands.
 
 use std::cmp::Ordering;
 use std::sync::{Arc, Weak};
@@ -18,29 +18,29 @@ use crate::compute;
 use crate::task;
 use crate::vectors::{Document, Endpoint, Local, VOYAGE_KEY, Vectors};
 
-/// How long a search waits for vectors; what comes later serves the next search.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a search waits for vectors; later ones serve the next search.
+const VECTOR_WAIT: Duration = Duration::from_secs(2);
 
-/// Tools whose vectors the transformer on this machine makes within that time; for more nobody waits.
+/// The most tools that the transformer on this machine embeds within that time; a search does not wait for more.
 const WORTH_WAITING: usize = 64;
 
-/// Vectors of an API that are worth waiting for when words found something already; for more nobody waits.
+/// The most missing vectors of an API that a search with lexical hits waits for.
 const WORTH_FETCHING: usize = 256;
 
-/// Most tools that get a vector from an API: each costs money and memory. Of a larger catalog those that some search
-/// found by its words get one.
+/// Most tools that get a vector from an API: each costs money and memory. Of a larger catalog only lexical hits of some
+/// search get one.
 const MOST_TOOLS: usize = 20_000;
 
-/// Catalogs whose documents are kept: the whole, and what toolsets show of it.
-const KEPT_CATALOGS: usize = 8;
+/// Most catalogs whose documents are cached: the whole, and those of toolsets.
+const CACHED_CATALOGS: usize = 8;
 
 /// How queries are answered: the strategy, and what it needs at run time.
 #[derive(Debug, Clone)]
 pub struct Ranking {
     strategy: Strategy,
-    /// Where its vectors come from; nowhere if the index is enough for it, or if there are none to be had.
+    /// The source of its vectors; `None` if it needs none, or if none is available.
     embedder: Option<Embedder>,
-    /// Why it cannot be done as configured.
+    /// Why it cannot rank as configured.
     unavailable: Option<String>,
 }
 
@@ -48,12 +48,12 @@ pub struct Ranking {
 enum Embedder {
     /// The transformer on this machine.
     Local(Arc<Local>),
-    /// An API, and what is said to it about the tools there are.
+    /// An API, and the documents that it embeds.
     Api(Arc<Vectors>, Arc<Catalogs>),
 }
 
 impl Ranking {
-    /// The transformer on this machine, if that is asked.
+    /// The transformer on this machine, if that is configured.
     pub fn local(&self) -> Option<&Arc<Local>> {
         match &self.embedder {
             Some(Embedder::Local(local)) => Some(local),
@@ -62,10 +62,10 @@ impl Ranking {
     }
 }
 
-/// What ranks the tools for one query, with all that had to be waited for.
+/// Ranks the tools for one query; everything it needs has been fetched.
 pub(super) struct QueryRanker {
     by: By,
-    /// What should be said of it.
+    /// A note for the response.
     pub(super) note: Option<String>,
 }
 
@@ -76,7 +76,7 @@ enum By {
 }
 
 impl QueryRanker {
-    /// One page of hits. Takes long where there are thousands of tools.
+    /// One page of hits. Slow where there are thousands of tools.
     pub(super) fn page(
         &self,
         index: &Index,
@@ -94,7 +94,6 @@ impl QueryRanker {
 }
 
 impl View {
-    /// What ranks the tools of a snapshot for a query.
     pub(super) async fn ranker(
         &self,
         query: &str,
@@ -102,9 +101,11 @@ impl View {
         snapshot: &Arc<Snapshot>,
     ) -> QueryRanker {
         let ranking = &self.surface.options.ranking;
-        let beside = ranking.strategy.without_vectors();
+        let fallback = ranking.strategy.without_vectors();
         let ranked = match &ranking.embedder {
-            None => return QueryRanker { by: By::Own(beside), note: ranking.unavailable.clone() },
+            None => {
+                return QueryRanker { by: By::Own(fallback), note: ranking.unavailable.clone() };
+            }
             Some(Embedder::Local(local)) => {
                 nearness(snapshot, query, local).await.map(|nearness| {
                     let note = (nearness.missing > 0).then(|| still_missing(nearness.missing));
@@ -112,7 +113,7 @@ impl View {
                 })
             }
             Some(Embedder::Api(vectors, catalogs)) => {
-                let compared = compared(snapshot, query, server, vectors, beside, catalogs).await;
+                let compared = compared(snapshot, query, server, vectors, fallback, catalogs).await;
                 compared.map(|(compared, missing)| {
                     let note = (missing > 0).then(|| not_fetched(missing, vectors));
                     QueryRanker { by: By::Vectors(compared), note }
@@ -120,13 +121,13 @@ impl View {
             }
         };
         ranked.unwrap_or_else(|why| {
-            let note = format!("ranked by {beside} instead: {why}");
-            QueryRanker { by: By::Own(beside), note: Some(note) }
+            let note = format!("ranked by {fallback} instead: {why}");
+            QueryRanker { by: By::Own(fallback), note: Some(note) }
         })
     }
 }
 
-/// What the transformer thinks of every tool; or why not.
+/// The transformer's similarity of every tool to the query; or why not.
 pub(super) async fn nearness(
     snapshot: &Arc<Snapshot>,
     query: &str,
@@ -151,7 +152,7 @@ pub(super) async fn nearness(
             })
         }
     };
-    let all_there = async {
+    let complete = async {
         let mut left = missing(true).await;
         while left.is_ok_and(|left| (1..=WORTH_WAITING).contains(&left))
             && local.refusal().is_none()
@@ -160,20 +161,21 @@ pub(super) async fn nearness(
             left = missing(false).await;
         }
     };
-    // What is not there in time serves the next search.
-    drop(tokio::time::timeout(PATIENCE, all_there).await);
+    // Vectors that come later serve the next search.
+    drop(tokio::time::timeout(VECTOR_WAIT, complete).await);
     let (local, snapshot, query) = (Arc::clone(local), Arc::clone(snapshot), query.to_owned());
     let working = compute::run(move || {
-        let asked = local.query(&query).map_err(|why| why.to_string())?;
+        let vectors = local.query(&query).map_err(|why| why.to_string())?;
         let tables = local.tables(snapshot.index());
-        Nearness::new(&tables, &asked).ok_or_else(|| still_missing(local.missing(snapshot.index())))
+        Nearness::new(&tables, &vectors)
+            .ok_or_else(|| still_missing(local.missing(snapshot.index())))
     });
     working.await.map_err(|error| error.to_string())?
 }
 
 fn still_missing(tools: usize) -> String {
     let (noun, verb) = if tools == 1 { ("tool", "was") } else { ("tools", "were") };
-    format!("{tools} {noun} {verb} not yet read by the transformer, which is at work on them")
+    format!("{tools} {noun} {verb} not yet embedded by the transformer; it is working on them")
 }
 
 fn not_fetched(tools: usize, vectors: &Vectors) -> String {
@@ -182,22 +184,22 @@ fn not_fetched(tools: usize, vectors: &Vectors) -> String {
     format!("{tools} {noun} {verb} no vector of {host} yet; they are being fetched")
 }
 
-/// Tools and what is said to the API about each, in the same order.
+/// Tools and the document that the API embeds for each, in the same order.
 #[derive(Debug)]
 pub struct Catalog {
     hits: Vec<Hit>,
     documents: Arc<[Document]>,
 }
 
-/// What is said about the tools of an index is worked out once for it.
+/// Documents of the last few indexes, computed once for each.
 #[derive(Debug, Default)]
 pub struct Catalogs(Mutex<Vec<(Weak<Index>, Arc<Catalog>)>>);
 
 impl Catalogs {
     fn of(&self, index: &Arc<Index>) -> Arc<Catalog> {
-        let mut kept = self.0.lock();
+        let mut cached = self.0.lock();
         let own = Arc::downgrade(index);
-        if let Some((_, known)) = kept.iter().find(|(other, _)| other.ptr_eq(&own)) {
+        if let Some((_, known)) = cached.iter().find(|(other, _)| other.ptr_eq(&own)) {
             return Arc::clone(known);
         }
         let parts = index.servers().iter().filter(|_| index.tool_count() <= MOST_TOOLS);
@@ -205,21 +207,21 @@ impl Catalogs {
             parts.flat_map(|part| Hit::all_of(part.server(), part.tools())).collect();
         let documents = hits.iter().map(document).collect();
         let catalog = Arc::new(Catalog { hits, documents });
-        kept.retain(|(other, _)| other.strong_count() > 0);
-        kept.insert(0, (own, Arc::clone(&catalog)));
-        kept.truncate(KEPT_CATALOGS);
+        cached.retain(|(other, _)| other.strong_count() > 0);
+        cached.insert(0, (own, Arc::clone(&catalog)));
+        cached.truncate(CACHED_CATALOGS);
         catalog
     }
 }
 
-/// The best of our own ranking and the nearest by vector, with what the API thinks of them, and how many tools it has
-/// said nothing about; or why not.
+/// The best lexical hits and the nearest by vector, ranked with the API's vectors, and how many tools have no vector
+/// yet; or why not.
 async fn compared(
     snapshot: &Arc<Snapshot>,
     query: &str,
     server: Option<&str>,
     vectors: &Arc<Vectors>,
-    beside: Strategy,
+    fallback: Strategy,
     catalogs: &Arc<Catalogs>,
 ) -> Result<(BlendedRanker, usize), String> {
     if let Some(refusal) = vectors.refusal() {
@@ -240,8 +242,7 @@ async fn compared(
     };
     let (all, mut hits, documents, missing) = by_words.await.map_err(|error| error.to_string())?;
     let source = Arc::clone(vectors);
-    // Tasks of their own: what is not there in time is fetched all the same, for the next search. Those that words
-    // found come first.
+    // Tasks of their own: late vectors are fetched all the same, for the next search. Lexical hits come first.
     let fetching = task::spawn("embeddings", async move { source.documents(&documents).await });
     let gathering = (missing > 0).then(|| {
         let (source, wanted) = (Arc::clone(vectors), Arc::clone(&all.documents));
@@ -250,32 +251,32 @@ async fn compared(
     let is_worth_it = missing <= WORTH_FETCHING || hits.is_empty();
     let began = tokio::time::Instant::now();
     let both = async { tokio::join!(fetching, vectors.query(query)) };
-    let (tools, asked) = tokio::time::timeout(PATIENCE, both).await.map_err(|_| {
+    let (tools, wanted) = tokio::time::timeout(VECTOR_WAIT, both).await.map_err(|_| {
         format!("{} is slow; its vectors are being fetched", vectors.endpoint().host())
     })?;
     let tools = tools.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
-    let asked = asked.map_err(|error| error.to_string())?;
+    let wanted = wanted.map_err(|error| error.to_string())?;
     if let Some(gathering) = gathering.filter(|_| is_worth_it) {
-        // What is not there in time serves the next search.
-        drop(tokio::time::timeout_at(began + PATIENCE, gathering).await);
+        // Vectors that come later serve the next search.
+        drop(tokio::time::timeout_at(began + VECTOR_WAIT, gathering).await);
     }
-    if tools.iter().any(|tool| tool.len() != asked.len()) {
+    if tools.iter().any(|tool| tool.len() != wanted.len()) {
         return Err(format!("{} changed its model", vectors.endpoint().host()));
     }
     let (snapshot, vectors) = (Arc::clone(snapshot), Arc::clone(vectors));
     let server = server.map(str::to_owned);
     let working = compute::run(move || {
-        let mut similarity: Vec<f32> = tools.iter().map(|tool| product(tool, &asked)).collect();
+        let mut similarity: Vec<f32> = tools.iter().map(|tool| product(tool, &wanted)).collect();
         let known = vectors.known(&all.documents);
         let missing = known.iter().filter(|vector| vector.is_none()).count();
-        let is_asked = |hit: &Hit| server.as_deref().is_none_or(|server| *hit.server == *server);
+        let is_searched = |hit: &Hit| server.as_deref().is_none_or(|server| *hit.server == *server);
         let mut near: Vec<(f32, usize)> = known
             .iter()
             .enumerate()
-            .filter(|(at, _)| is_asked(&all.hits[*at]))
+            .filter(|(at, _)| is_searched(&all.hits[*at]))
             .filter_map(|(at, vector)| {
-                let vector = vector.as_ref().filter(|vector| vector.len() == asked.len())?;
-                Some((product(vector, &asked), at))
+                let vector = vector.as_ref().filter(|vector| vector.len() == wanted.len())?;
+                Some((product(vector, &wanted), at))
             })
             .collect();
         let order = |a: &(f32, usize), b: &(f32, usize)| -> Ordering {
@@ -290,17 +291,17 @@ async fn compared(
         if hits.is_empty() && missing > 0 {
             return Err(not_fetched(missing, &vectors));
         }
-        Ok((BlendedRanker::new(snapshot.index(), &hits, &similarity, beside), missing))
+        Ok((BlendedRanker::new(snapshot.index(), &hits, &similarity, fallback), missing))
     });
     working.await.map_err(|error| error.to_string())?
 }
 
-/// How near two vectors of length one are.
+/// The cosine of two vectors of length one.
 fn product(one: &[f32], other: &[f32]) -> f32 {
     one.iter().zip(other).map(|(a, b)| a * b).sum()
 }
 
-/// What is said to the API about a tool.
+/// The document that the API embeds for a tool.
 fn document(hit: &Hit) -> Document {
     let tool = hit.tool();
     let about = if tool.description.is_empty() { &tool.name } else { &tool.description };
@@ -336,12 +337,12 @@ pub fn configured(
     Ranking { strategy, embedder, unavailable }
 }
 
-/// Voyage's API, or why it cannot be asked.
+/// Voyage's API, or why it cannot be used.
 fn voyage() -> Result<Endpoint, String> {
     Endpoint::voyage(key(VOYAGE_KEY)?).map_err(|error| error.to_string())
 }
 
-/// The API of the settings, or why it cannot be asked.
+/// The API of the settings, or why it cannot be used.
 fn endpoint(embedding: &EmbeddingSettings) -> Result<Endpoint, String> {
     if embedding.url.is_empty() {
         return Err("search.embeddingUrl is not set".to_owned());

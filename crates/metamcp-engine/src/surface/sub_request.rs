@@ -1,6 +1,6 @@
-//! Requests made on behalf of one request of a client's: by a script, by the steps of a chain, to compose a list.
-//! Owns: who waits for which answer.      Never: calls a server but through the router.
-//! In: requests, or tool calls by name.  Out: their answers, here; what servers say or ask meanwhile, to the client.
+//! Sub-requests on behalf of a client's request: by a script, by the steps of a chain, to compose a list.
+//! Owns: which task waits for which response.      Never: calls a server but through the router.
+//! In: requests, or tool calls by name.  Out: responses, here; logs and server requests meanwhile, to the client.
 //! Tests: `metamcp/tests/{surface,hazards}`.
 
 mod progress;
@@ -21,15 +21,15 @@ use crate::observe::Origin;
 use crate::router::{CallOutcome, Caller, Responder, Router, UpstreamRequest};
 pub(super) use progress::Progress;
 
-/// Calls ask for progress, which gives them their time again; they need not be told apart by it.
+/// Calls carry a progress token, since progress extends their timeout; all share one.
 const META: &[u8] = br#"{"progressToken":"within"}"#;
 
 /// See the module. Toward the router all of them have this one caller.
 pub(super) struct SubRequests {
-    /// Who made the request they are made for.
+    /// The caller of the client's own request.
     parent: Caller,
     origin: Origin,
-    /// Told as the progress of one whole; without it the progress of each goes to the client as it is.
+    /// Combines their progress; without it the progress of each is forwarded unchanged.
     progress: Option<Arc<Progress>>,
     waiting: Mutex<Waiting>,
 }
@@ -41,7 +41,6 @@ struct Waiting {
 }
 
 impl SubRequests {
-    /// For a request of a client's.
     pub(super) fn new(parent: &Caller) -> Arc<SubRequests> {
         let (parent, origin) = (parent.clone(), parent.origin);
         Arc::new(SubRequests { parent, origin, progress: None, waiting: Mutex::default() })
@@ -107,7 +106,7 @@ impl SubRequests {
         match pending.answer().await {
             CallOutcome::Result(result) => Ok(match write::one_line(&result) {
                 Cow::Borrowed(_) => result,
-                Cow::Owned(mended) => Bytes::from(mended),
+                Cow::Owned(joined) => Bytes::from(joined),
             }),
             CallOutcome::Failed(error) => Err(ErrorObject::from_call(&error, Some(&entry.config))),
             CallOutcome::Cancelled => Err(cancelled().at(&entry.name, Some(&tool))),
@@ -137,7 +136,7 @@ fn cancelled() -> ErrorObject {
         .hint("It may have run all the same: verify before repeating it.")
 }
 
-/// One whose answer is waited for. Its end, whatever ends it, cancels the request if it is still under way.
+/// A sub-request in flight. Dropping it cancels the request if it has no response yet.
 struct PendingAnswer<'a> {
     router: &'a Router,
     sub_requests: &'a Arc<SubRequests>,
@@ -175,7 +174,7 @@ impl Responder for SubRequests {
     fn respond(&self, tag: &Bytes, outcome: CallOutcome) {
         let waiting = self.lock().answers.remove(tag);
         if let Some(waiting) = waiting {
-            // Nobody waits any more when whoever made it has just ended.
+            // The waiting task may have just ended.
             drop(waiting.send(outcome));
         }
     }

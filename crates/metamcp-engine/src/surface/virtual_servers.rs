@@ -1,4 +1,4 @@
-//! `@resources` and `@prompts`: two servers that are not there, whose tools reach what servers have beside tools.
+//! `@resources` and `@prompts`: two built-in servers whose tools reach the resources and prompts of servers.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use super::sub_request::SubRequests;
 use super::{Finished, Step, View};
 use crate::router::{CallOutcome, Caller, Entry};
 
-/// Their names, which no configured server can have been given by mistake.
+/// Their names, which cannot collide with a configured server's.
 const RESOURCES: &str = "@resources";
 const PROMPTS: &str = "@prompts";
 /// Lines of a list that are shown at once.
 const MAX_LINES: usize = 100;
-/// Longest address or name that is shown, and longest description.
+/// Longest URI or name that is shown, and longest description.
 const MAX_KEY: usize = 300;
-const MAX_WORDS: usize = 160;
+const MAX_DESCRIPTION: usize = 160;
 
 /// A call of one of their tools.
 struct VirtualCall {
@@ -35,7 +35,7 @@ struct VirtualCall {
 impl View {
     /// A call of `mcp_call` that is meant for them; `None` if it is for a server.
     pub(super) fn virtual_server_call(&self, arguments: &[u8], caller: &Caller) -> Option<Step> {
-        // Most calls are told apart by a look at the bytes.
+        // For most calls a scan of the bytes is enough.
         let is_named = |name: &[u8]| memmem::find(arguments, name).is_some();
         memchr::memchr(b'@', arguments)?;
         if !is_named(b"@resources") && !is_named(b"@prompts") {
@@ -57,12 +57,18 @@ impl View {
         let virtual_call =
             VirtualCall { of_prompts: server == PROMPTS, tool: tool.to_owned(), args };
         let (view, sub_requests) = (self.clone(), SubRequests::new(caller));
-        Some(Step::Later(Box::pin(async move { view.grant(virtual_call, &sub_requests).await })))
+        Some(Step::Later(Box::pin(async move {
+            view.run_virtual_call(virtual_call, &sub_requests).await
+        })))
     }
 
-    async fn grant(&self, virtual_call: VirtualCall, sub_requests: &Arc<SubRequests>) -> Finished {
-        let word = |name: &str| virtual_call.args[name].as_str().filter(|word| !word.is_empty());
-        let entry = match word("server") {
+    async fn run_virtual_call(
+        &self,
+        virtual_call: VirtualCall,
+        sub_requests: &Arc<SubRequests>,
+    ) -> Finished {
+        let string = |name: &str| virtual_call.args[name].as_str().filter(|text| !text.is_empty());
+        let entry = match string("server") {
             None => None,
             Some(name) => match self.server(name) {
                 Some(entry) if entry.config.is_enabled() && self.has_all_of(&entry) => Some(entry),
@@ -72,7 +78,7 @@ impl View {
                         entry.name
                     );
                     let hint =
-                        "Nothing was asked. Only the owner of the configuration can change that.";
+                        "Nothing was sent. Only the owner of the configuration can change that.";
                     let denied = ErrorObject::new(Code::Denied, why).hint(hint);
                     return Finished::error(&denied.at(&entry.name, None));
                 }
@@ -82,17 +88,18 @@ impl View {
         match (virtual_call.of_prompts, virtual_call.tool.as_str()) {
             (of_prompts, "list") => {
                 let servers = entry.map_or_else(|| self.offering(), |entry| vec![entry]);
-                self.offers_listed(of_prompts, &servers, word("cursor"), sub_requests).await
+                self.offers_listed(of_prompts, &servers, string("cursor"), sub_requests).await
             }
             (false, "read") => {
-                let (Some(entry), Some(uri)) = (&entry, word("uri")) else {
+                let (Some(entry), Some(uri)) = (&entry, string("uri")) else {
                     return invalid(virtual_call.of_prompts, "`read` needs `server` and `uri`");
                 };
                 let params = json!({ "uri": uri }).to_string();
-                self.asked(entry, "resources/read", uri, &params, sub_requests, contents).await
+                self.forward_as_tool(entry, "resources/read", uri, &params, sub_requests, contents)
+                    .await
             }
             (true, "get") => {
-                let (Some(entry), Some(name)) = (&entry, word("name")) else {
+                let (Some(entry), Some(name)) = (&entry, string("name")) else {
                     return invalid(virtual_call.of_prompts, "`get` needs `server` and `name`");
                 };
                 let mut params = json!({ "name": name });
@@ -100,14 +107,15 @@ impl View {
                     params["arguments"] = virtual_call.args["arguments"].clone();
                 }
                 let params = params.to_string();
-                self.asked(entry, "prompts/get", name, &params, sub_requests, messages).await
+                self.forward_as_tool(entry, "prompts/get", name, &params, sub_requests, messages)
+                    .await
             }
             (of_prompts, other) => invalid(of_prompts, &format!("there is no tool {other:?}")),
         }
     }
 
-    /// Asks a server, and shows the answer as content of a tool.
-    async fn asked(
+    /// Sends a request to a server, and returns its result as tool content.
+    async fn forward_as_tool(
         &self,
         entry: &Entry,
         method: &'static str,
@@ -126,8 +134,10 @@ impl View {
                     Finished::Result(whole)
                 }
                 None => {
-                    let why =
-                        format!("the server {:?} answered {method} with nonsense", entry.name);
+                    let why = format!(
+                        "the server {:?} answered {method} with an invalid result",
+                        entry.name
+                    );
                     let object = ErrorObject::new(Code::ExecutionFailed, why);
                     Finished::error(&object.at(&entry.name, None))
                 }
@@ -152,7 +162,7 @@ impl View {
             false => &[Kind::Resources, Kind::Templates],
         };
         for entry in servers.iter().filter(|entry| self.surface.router.peer(entry.id).is_none()) {
-            // Why one cannot be started is said below.
+            // Why one cannot be started is part of the result below.
             drop(self.surface.router.wake(entry.id));
         }
         let mut lines: Vec<String> = Vec::new();
@@ -207,7 +217,7 @@ impl View {
 }
 
 impl View {
-    /// What is to be said about them below an answer about servers.
+    /// The note about them below a list of servers.
     pub(super) fn offers_note(&self, servers: &[Entry]) -> Option<String> {
         let having = |capability: &str| -> Vec<&str> {
             let has = |entry: &&Entry| {
@@ -240,16 +250,16 @@ fn invalid(of_prompts: bool, what: &str) -> Finished {
     Finished::error(&ErrorObject::new(Code::ValidationInput, what).hint(hint))
 }
 
-/// `server address - what it is`; what a stranger wrote is cleaned and cut.
+/// `server uri - description`; untrusted text is cleaned and cut.
 fn line(server: &str, key: &str, raw: &[u8]) -> String {
     let [name, description] = object::pick(raw, ["name", "description"]).unwrap_or([None; 2]);
-    let words = |raw: Option<&[u8]>| raw.and_then(object::text).unwrap_or_default().into_owned();
-    let (name, description) = (words(name), words(description));
+    let string = |raw: Option<&[u8]>| raw.and_then(object::text).unwrap_or_default().into_owned();
+    let (name, description) = (string(name), string(description));
     let about = if description.is_empty() { name } else { description };
     let mut line = format!("{server} {}", text::clean_line(key, MAX_KEY));
     if !about.is_empty() && about != key {
         line.push_str(" - ");
-        line.push_str(&text::clean_line(&about, MAX_WORDS));
+        line.push_str(&text::clean_line(&about, MAX_DESCRIPTION));
     }
     line
 }

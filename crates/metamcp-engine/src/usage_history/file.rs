@@ -1,5 +1,5 @@
-//! The file of habits. Gateways that share a home take turns: each adds only what it learnt itself to what the file
-//! holds at that moment. One that does not get its turn in time looks again whether somebody was faster.
+//! The file of the usage history. Gateways that share a home lock it: each adds only what it recorded itself to the
+//! current content. One that does not get the lock in time checks before its write whether another one wrote meanwhile.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -12,28 +12,28 @@ use crate::files::{Directory, FileError, Opened, temporary_prefix};
 
 const FILE: &str = "habits.json";
 
-/// A damaged file is kept under this name; one is enough to see what happened.
+/// A damaged file is renamed to this; one is enough to see what happened.
 const ASIDE: &str = "habits.json.corrupt";
 
-/// Somebody else wrote between our reading and our writing: how often that is accepted before theirs is overwritten.
+/// How often a write by another process between our read and our write is accepted before it is overwritten.
 const ATTEMPTS: usize = 4;
 
-/// How often, and between which pauses, a turn is asked for. A write takes milliseconds, so this does for dozens that
-/// close together; a gateway that was stopped in the middle of one keeps nobody.
+/// How often, and at which intervals, the lock is tried. A write takes milliseconds, so this is enough for dozens of
+/// gateways that stop together; one that is suspended in the middle of a write blocks no other.
 const TURN_ATTEMPTS: u32 = 100;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 
 /// Temporary files older than this were left by a crash.
 const ABANDONED_MS: u64 = 60 * 60 * 1_000;
 
-/// Entries of the home that are looked at.
+/// Most entries of the home that are read.
 const MAX_ENTRIES: usize = 10_000;
 
-/// Why habits cannot be read or written. The gateway goes on without them.
+/// Why the usage history cannot be read or written. The gateway continues without it.
 #[derive(Debug, thiserror::Error)]
 pub enum UsageFileError {
     /// The file or its directory is not usable.
-    #[error("what was learnt from use cannot be read or kept")]
+    #[error("the usage history cannot be read or written")]
     File {
         /// What is wrong.
         #[from]
@@ -67,22 +67,22 @@ impl UsageFile {
         self.home.join(FILE)
     }
 
-    /// What it holds: nothing if it is not there or another version wrote it. A damaged one is put aside.
+    /// Its content: empty if it does not exist or another version wrote it. A damaged one is renamed.
     pub fn read(&self) -> Result<UsageHistory, UsageFileError> {
         match Directory::home(&self.home)? {
-            Some(home) => Ok(look(&home)?.0),
+            Some(home) => Ok(load(&home)?.0),
             None => Ok(UsageHistory::default()),
         }
     }
 
-    /// Adds to what it holds, and returns all of it.
+    /// Adds to its content, and returns all of it.
     pub fn add(&self, fresh: &UsageHistory, now_ms: u64) -> Result<UsageHistory, UsageFileError> {
         let home = Directory::home_or_create(&self.home)?;
         sweep(&home, now_ms);
-        let _turn = turn(&home);
+        let _lock = lock(&home);
         let mut attempt = 1;
         loop {
-            let (mut history, seen) = look(&home)?;
+            let (mut history, seen) = load(&home)?;
             history.merge(fresh);
             let text = history.to_json();
             if attempt == ATTEMPTS || is_still(&home, seen.as_ref()) {
@@ -93,7 +93,7 @@ impl UsageFile {
         }
     }
 
-    /// Removes it and whatever was left of it by damage or crashes.
+    /// Removes it, its damaged copy and temporary files.
     pub fn forget(&self) -> Result<Forgotten, UsageFileError> {
         let mut forgotten = Forgotten::default();
         let Some(home) = Directory::home(&self.home)? else { return Ok(forgotten) };
@@ -112,8 +112,8 @@ impl UsageFile {
     }
 }
 
-/// What the file holds, and the file itself: as long as it is open, no other can be taken for it.
-fn look(home: &Directory) -> Result<(UsageHistory, Option<Opened>), FileError> {
+/// The file's content, and the open file: while it is open, its inode is not reused.
+fn load(home: &Directory) -> Result<(UsageHistory, Option<Opened>), FileError> {
     let mut opened = match home.open(FILE) {
         Ok(Some(opened)) => opened,
         Ok(None) => return Ok((UsageHistory::default(), None)),
@@ -135,7 +135,7 @@ fn look(home: &Directory) -> Result<(UsageHistory, Option<Opened>), FileError> {
         Ok(history) => Ok((history, Some(opened))),
         Err(Unreadable::Version) => Ok((UsageHistory::default(), Some(opened))),
         Err(Unreadable::Damaged) => {
-            // Unless another gateway has mended it in the meantime.
+            // Unless another gateway has replaced it meanwhile.
             if home.still_holds(FILE, &opened) {
                 home.rename(FILE, ASIDE)?;
             }
@@ -144,9 +144,8 @@ fn look(home: &Directory) -> Result<(UsageHistory, Option<Opened>), FileError> {
     }
 }
 
-/// Held until it is dropped; nothing if it does not come in time. The home itself is locked, so that no file lies beside
-/// the one it is for.
-fn turn(home: &Directory) -> Option<File> {
+/// The lock, until it is dropped; `None` if it is not free in time. The home itself is locked, which needs no lock file.
+fn lock(home: &Directory) -> Option<File> {
     let file = File::open(home.path()).ok()?;
     for _ in 0..TURN_ATTEMPTS {
         match file.try_lock() {

@@ -1,5 +1,5 @@
 //! Searches that calls may still belong to, by session. A call belongs to the newest search that showed its tool before
-//! the call was made, and each search speaks for a tool once.
+//! the call was made, and each search counts for a tool once.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use metamcp_types::moment::Moment;
 
 /// Searches of a session that calls may still belong to.
 const SEARCHES: usize = 8;
-/// Sessions whose searches are remembered; the one that searched longest ago is forgotten for a new one.
+/// Most sessions with searches; a new one evicts the one that searched longest ago.
 const SESSIONS: usize = 256;
 /// A call later than this after a search is about something else.
 const BELONGS: Duration = Duration::from_secs(10 * 60);
@@ -24,7 +24,7 @@ pub(super) struct RecentSearches {
 #[derive(Debug)]
 struct Search {
     words: QueryWords,
-    /// What it showed and what was not called since.
+    /// The tools it showed that were not called since.
     ids: Vec<String>,
     at: Moment,
 }
@@ -113,7 +113,7 @@ mod tests {
         assert!(recent.claim(2, ("jira", "create"), at(6)).is_none(), "another session searched");
         assert!(!belongs(&mut recent, "jira:create", 4, "open a ticket"), "made before the search");
         assert!(!belongs(&mut recent, "jira:create", 16, "open a ticket"), "too long ago");
-        assert!(recent.is_empty(), "an old search is let go");
+        assert!(recent.is_empty(), "an old search is dropped");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The file among several gateways and after damage; a memory through its whole life.
+//! The file among several gateways and after damage; a store through its whole life.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::*;
 const NOW_MS: u64 = 1_700_000_000_000;
 
 /// What a search sees.
-async fn asked(usage_store: &Arc<UsageStore>, principal: u64, query: &str) -> Prior {
+async fn prior_of(usage_store: &Arc<UsageStore>, principal: u64, query: &str) -> Prior {
     usage_store.refresh(principal).await;
     usage_store.prior(principal, query)
 }
@@ -67,7 +67,7 @@ fn only_the_owner_can_read_it() {
 }
 
 #[test]
-fn damage_is_put_aside_and_another_version_is_not_read() {
+fn a_damaged_file_is_renamed_and_another_version_is_not_read() {
     let home = tempfile::tempdir().unwrap();
     let file = UsageFile::new(home.path());
     let too_long = " ".repeat(300 * 1024);
@@ -118,13 +118,13 @@ fn boost(prior: &Prior) -> f32 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_memory_is_written_after_a_while_and_read_by_the_next() {
+async fn the_history_is_written_after_a_while_and_read_by_the_next() {
     let home = tempfile::tempdir().unwrap();
     let file = UsageFile::new(home.path());
     let usage_store = UsageStore::start(file.clone());
-    assert!(asked(&usage_store, OWNER, "open a ticket").await.is_empty());
+    assert!(prior_of(&usage_store, OWNER, "open a ticket").await.is_empty());
     usage_store.record(OWNER, &QueryWords::of("open a ticket"), "jira:create", true);
-    assert!(boost(&asked(&usage_store, OWNER, "open a ticket").await) > 0.0, "known at once");
+    assert!(boost(&prior_of(&usage_store, OWNER, "open a ticket").await) > 0.0, "known at once");
     assert!(!file.path().exists(), "written later");
     let written = async {
         while !file.path().exists() {
@@ -133,7 +133,7 @@ async fn a_memory_is_written_after_a_while_and_read_by_the_next() {
     };
     tokio::time::timeout(Duration::from_secs(600), written).await.unwrap();
     let next = UsageStore::start(file.clone());
-    assert!(boost(&asked(&next, OWNER, "open a ticket").await) > 0.0);
+    assert!(boost(&prior_of(&next, OWNER, "open a ticket").await) > 0.0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,10 +144,10 @@ async fn what_is_removed_is_forgotten_by_those_who_run() {
     usage_store.record(OWNER, &QueryWords::of("open a ticket"), "jira:create", true);
     usage_store.finish().await;
     assert!(file.path().exists());
-    assert!(boost(&asked(&usage_store, OWNER, "open a ticket").await) > 0.0);
+    assert!(boost(&prior_of(&usage_store, OWNER, "open a ticket").await) > 0.0);
     file.forget().unwrap();
     tokio::time::advance(EVERY).await;
-    assert!(asked(&usage_store, OWNER, "open a ticket").await.is_empty());
+    assert!(prior_of(&usage_store, OWNER, "open a ticket").await.is_empty());
     usage_store.record(OWNER, &QueryWords::of("read mail"), "mail:read", true);
     usage_store.finish().await;
     assert_eq!(file.read().unwrap().len(), 1, "the forgotten does not come back");
@@ -173,7 +173,7 @@ async fn two_gateways_learn_from_each_other_without_counting_twice() {
     let expected = boost(&expected.prior("open a ticket", now));
     assert!((read - expected).abs() < 1e-3, "{read} {expected}");
     tokio::time::advance(EVERY).await;
-    let known = boost(&asked(&one, OWNER, "open a ticket").await);
+    let known = boost(&prior_of(&one, OWNER, "open a ticket").await);
     assert!((known - expected).abs() < 1e-3, "{known} {expected}");
 }
 
@@ -185,35 +185,38 @@ async fn a_home_that_cannot_be_used_costs_nothing_but_the_file() {
     let usage_store = UsageStore::start(UsageFile::new(&blocked));
     usage_store.record(OWNER, &QueryWords::of("open a ticket"), "jira:create", true);
     usage_store.finish().await;
-    assert!(boost(&asked(&usage_store, OWNER, "open a ticket").await) > 0.0);
+    assert!(boost(&prior_of(&usage_store, OWNER, "open a ticket").await) > 0.0);
     assert_eq!(std::fs::read_to_string(&blocked).unwrap(), "not a folder");
 }
 
-/// The owner's habits are in the file; those of a listener's principals are each their own, and gone with the process.
+/// The owner's history is in the file; those of a listener's principals are separate, and end with the process.
 #[tokio::test]
-async fn nobody_finds_by_the_habits_of_another() {
+async fn no_search_uses_the_history_of_another_principal() {
     let home = tempfile::tempdir().unwrap();
     let file = UsageFile::new(home.path());
     let usage_store = UsageStore::start(file.clone());
     let words = QueryWords::of("open a ticket");
     usage_store.record(7, &words, "jira:create", true);
-    assert!(boost(&asked(&usage_store, 7, "open a ticket").await) > 0.0);
+    assert!(boost(&prior_of(&usage_store, 7, "open a ticket").await) > 0.0);
     for other in [OWNER, 8] {
-        assert!(asked(&usage_store, other, "open a ticket").await.is_empty(), "{other}");
+        assert!(prior_of(&usage_store, other, "open a ticket").await.is_empty(), "{other}");
     }
     usage_store.finish().await;
     assert!(file.read().unwrap().is_empty());
     usage_store.record(OWNER, &words, "jira:create", true);
-    assert!(asked(&usage_store, 8, "open a ticket").await.is_empty());
+    assert!(prior_of(&usage_store, 8, "open a ticket").await.is_empty());
     for principal in 100..100 + MOST_OTHERS as u64 {
         usage_store.record(principal, &words, "jira:create", true);
     }
-    assert!(asked(&usage_store, 7, "open a ticket").await.is_empty(), "forgotten for newer ones");
+    assert!(
+        prior_of(&usage_store, 7, "open a ticket").await.is_empty(),
+        "forgotten for newer ones"
+    );
 }
 
-/// A search looks through the whole history on a thread that others go before.
+/// A search scans the whole history on a low-priority thread.
 #[tokio::test]
-async fn a_call_is_recorded_while_the_history_is_looked_through() {
+async fn a_call_is_recorded_while_the_history_is_scanned() {
     let home = tempfile::tempdir().unwrap();
     let usage_store = UsageStore::start(UsageFile::new(home.path()));
     let held = usage_store.lock();

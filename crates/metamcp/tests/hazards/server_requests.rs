@@ -118,9 +118,9 @@ fn a_question_in_disguise_reaches_nobody() {
                 for answer in [gateway.ask("tools/call", &call, HUNG).unwrap(), gateway.answer(id)]
                 {
                     let said = answer.value.to_string();
-                    let told = "metamcp puts this to nobody: ";
+                    let told = "metamcp does not relay this request: ";
                     let told =
-                        if era == "legacy" { told } else { "questions that cannot be put: " };
+                        if era == "legacy" { told } else { "requests that cannot be relayed: " };
                     assert!(said.contains(told), "{surface} {era} {params}: {said}");
                     assert!(
                         !said.contains('\u{202e}') && !said.contains("inputRequests"),

@@ -84,7 +84,7 @@ fn ten_thousand_callers_of_a_command_that_does_not_exist_are_told_why() {
     tell(format_args!("{CALLERS} callers of nothing: {told:?}"));
     // Those who waited for one start hear the same. Who comes later hears how long the pause between starts still is,
     // or, when it failed often enough, of the breaker.
-    let in_a_pause = |message: &str| message.contains("is not asked again for another");
+    let in_a_pause = |message: &str| message.contains("is not contacted for another");
     let waited = told
         .keys()
         .filter(|(code, message)| code == "server_unavailable" && !in_a_pause(message))

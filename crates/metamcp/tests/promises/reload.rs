@@ -113,7 +113,7 @@ fn a_broken_file_keeps_the_old_configuration_and_says_so() {
     let says = |words: &str| eventually(PATIENCE, || client.stderr().contains(words));
 
     flip(&path, "{ \"mcpServers\": { ");
-    assert!(says("the configuration in force stays as it is"), "{}", client.stderr());
+    assert!(says("the current configuration stays in force"), "{}", client.stderr());
     let works =
         || matches!(call(&client, "one", "echo", &json!({"text": "x"})), CallOutcome::Success);
     assert!(works());

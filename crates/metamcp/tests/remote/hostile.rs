@@ -510,7 +510,7 @@ fn a_server_that_wants_fewer_calls_gets_fewer() {
         for _ in 0..30 {
             let next = gateway.refusal("echo", &json!({ "text": text }));
             assert_eq!(next.code, "server_unavailable", "{}", next.whole);
-            assert!(next.message.contains("is not asked again for another"), "{}", next.message);
+            assert!(next.message.contains("is not contacted for another"), "{}", next.message);
             assert!(next.whole["retry_after_ms"].as_u64().is_some_and(|left| left > 0));
         }
         let made = remote.count("tools/call") - before;

@@ -1,4 +1,4 @@
-//! What a client hears of changes where servers are shown as they are: of lists, and of resources it subscribed to.
+//! Change notifications in direct mode: of lists, and of resources that the client subscribed to.
 
 use std::sync::Weak;
 
@@ -14,27 +14,27 @@ use crate::change_notifier::ChangeListener;
 const MAX_WATCHED: usize = 1000;
 
 impl Session {
-    /// From now on the client hears of changes, if anything it sees can change.
-    pub fn be_told(&self) {
-        let first = !std::mem::replace(&mut self.lock().told, true);
+    /// Registers the client for change notifications; only direct mode has them.
+    pub fn watch_changes(&self) {
+        let first = !std::mem::replace(&mut self.lock().is_notified, true);
         if first && self.view.is_direct() {
             let me: Weak<dyn ChangeListener> = self.me.clone();
             self.view.surface.router.change_notifier.watch(me);
         }
     }
 
-    /// The client wants to hear of a resource. Where one server can say whether it can be had, it is asked.
+    /// Subscribes the client to a resource. A single server answers for itself.
     pub(super) fn subscribe(&self, id: Bytes, params: Option<&[u8]>) {
         let Some(uri) = uri(params) else {
             return self.refuse(&id, -32602, "resources/subscribe needs `uri`, a string");
         };
         let router = &self.view.surface.router;
-        // Where nobody can be asked, the answer says so.
+        // Without a server the response says so.
         if !self.view.offers_any() {
             let step = self.view.pass_on("resources/subscribe", params, &self.caller(&id));
-            return self.go_on(id, step);
+            return self.advance(id, step);
         }
-        let ask = self.view.subscribes_at_server();
+        let at_server = self.view.subscribes_at_server();
         let mut state = self.lock();
         if !state.watched.contains_key(&uri) {
             if state.watched.len() >= MAX_WATCHED {
@@ -45,14 +45,14 @@ impl Session {
             state.watched.insert(uri.clone(), owners.clone());
             drop(state);
             for owner in owners {
-                router.watch(owner, &uri, !ask);
+                router.watch(owner, &uri, !at_server);
             }
         } else {
             drop(state);
         }
-        if ask {
+        if at_server {
             let step = self.view.pass_on("resources/subscribe", params, &self.caller(&id));
-            return self.go_on(id, step);
+            return self.advance(id, step);
         }
         self.result(&id, b"{}");
     }
@@ -88,7 +88,7 @@ impl ChangeListener for Session {
 
     fn updated(&self, uri: &str, params: &[u8]) {
         const METHOD: &str = "notifications/resources/updated";
-        // The number of a subscription of ours at the server means nothing to the client.
+        // The id of our own subscription at the server means nothing to the client.
         let params = listen::untagged(params);
         let params = self.view.surface.clean(&params);
         if self.lock().watched.contains_key(uri) {

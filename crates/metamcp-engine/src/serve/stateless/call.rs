@@ -1,4 +1,5 @@
-//! One request of the stateless era while it is under way, and between the requests that belong to it when a server asks.
+//! One request of the stateless era while it is in progress, and while it is suspended between an `input_required`
+//! result and the client's retry.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -26,26 +27,26 @@ use crate::surface::{Finished, Step, View};
 use crate::task;
 use crate::upstream::Reply;
 
-/// How long a client may take to come back with answers, and how long a ticket is good.
-const PATIENCE: Duration = Duration::from_secs(5 * 60);
-/// How long a person who agreed to log in is waited for: a little shorter than clients usually wait for an answer.
-const LOGIN: Duration = Duration::from_secs(45);
-/// A result from this size on is sent as it lies in memory; below it a copy is cheaper.
+/// How long a client may take to retry with answers, and how long a resume token is valid.
+const RETRY_WITHIN: Duration = Duration::from_secs(5 * 60);
+/// How long a call waits for a person who agreed to sign in: a little shorter than the usual timeout of clients.
+const LOGIN_WAIT: Duration = Duration::from_secs(45);
+/// A result from this size on is sent without a copy; below it a copy is cheaper.
 const LARGE: usize = 4096;
 /// Longest name or version of a client that is recorded.
 const MAX_CLIENT_NAME: usize = 100;
 
-/// How servers of older revisions say that there is no such resource.
+/// The code for a missing resource in older revisions.
 const NO_RESOURCE: i64 = -32002;
-/// How this revision says it.
+/// The code for it in this revision.
 const INVALID_PARAMS: i64 = -32602;
 
-/// Who waits for the answer.
+/// The request that waits for the response.
 pub(super) struct Requester {
     pub(super) id: Bytes,
     session: Weak<Session>,
     progress: Option<Bytes>,
-    /// The least severe log it wants.
+    /// The least severe log level it wants.
     level: Option<usize>,
 }
 
@@ -62,7 +63,7 @@ impl Requester {
         self.answer(None, Final::Fault(fault.clone()));
     }
 
-    /// The one answer.
+    /// Sends the one response.
     fn answer(&self, call: Option<&Call>, end: Final) {
         let Some(session) = self.session.upgrade() else { return };
         if let Some(call) = call {
@@ -78,7 +79,7 @@ impl Requester {
                 }
                 let body = match write::one_line(&result) {
                     std::borrow::Cow::Borrowed(_) => result,
-                    std::borrow::Cow::Owned(mended) => Bytes::from(mended),
+                    std::borrow::Cow::Owned(joined) => Bytes::from(joined),
                 };
                 response_streams.answer_parts(
                     id,
@@ -97,7 +98,7 @@ impl Requester {
         }
     }
 
-    fn tell(&self, method: &str, params: &[u8]) {
+    fn notify(&self, method: &str, params: &[u8]) {
         let Some(session) = self.session.upgrade() else { return };
         if session.response_streams.has_room(Some(&self.id)) {
             let params = &session.clean(Bytes::copy_from_slice(params));
@@ -114,11 +115,11 @@ enum Final {
     Fault(Fault),
     /// A server's own error.
     Error(Bytes),
-    /// Nobody wants to know.
+    /// It was cancelled: no response.
     Nothing,
 }
 
-/// What a client that comes back brings along.
+/// A client's retry of a suspended call.
 pub(super) struct Retry {
     pub(super) round: u32,
     pub(super) responses: input::Responses,
@@ -126,7 +127,6 @@ pub(super) struct Retry {
 
 type FinalResponse = Box<dyn Fn() -> Finished + Send + Sync>;
 
-/// What was asked.
 pub(super) struct OriginalRequest {
     pub(super) method: &'static str,
     pub(super) params: Bytes,
@@ -137,11 +137,11 @@ pub struct Call {
     view: View,
     suspended_calls: Arc<SuspendedCalls>,
     principal: Bytes,
-    /// The request, to know it again.
+    /// The request, which a retry has to match.
     request: OriginalRequest,
-    able: Value,
+    capabilities: Value,
     identity: Arc<Identity>,
-    /// What the router knows it by.
+    /// Identifies it toward the router.
     tag: Bytes,
     input: Option<Arc<Input>>,
     state: Mutex<State>,
@@ -151,8 +151,8 @@ pub struct Call {
 struct State {
     suspension: Suspension,
     requester: Option<Requester>,
-    /// Under which number it is held.
-    held: Option<u64>,
+    /// Its number in the table of suspended calls.
+    suspended_as: Option<u64>,
     server_requests: BTreeMap<u64, ServerRequest>,
     last_server_request: u64,
     end: Option<Final>,
@@ -163,19 +163,19 @@ struct State {
     login: LoginOffer,
 }
 
-/// Where a call stands with a login that keeps it from being made.
+/// Whether a call needs a login, and whether the person was asked.
 #[derive(Default)]
 enum LoginOffer {
-    /// None is wanted so far.
+    /// No login is needed so far.
     #[default]
-    Unasked,
+    NotNeeded,
     /// At this server, by this address.
-    Wanted(Arc<str>, String),
-    /// The person was asked, which is done once.
+    Needed(Arc<str>, String),
+    /// The person was asked, which happens once.
     Made,
 }
 
-/// What is done after the lock is given back.
+/// What is done after the lock is released.
 enum FollowUp {
     Feed(ServerRequest, Vec<u8>),
     Refuse(ServerRequest),
@@ -193,20 +193,20 @@ impl Call {
     ) -> Arc<Call> {
         let tag = requester.id.clone();
         let identity = identity_of(handler, &requester, read);
-        let patience = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
+        let retry_within = u64::try_from(RETRY_WITHIN.as_millis()).unwrap_or(u64::MAX);
         Arc::new_cyclic(|me| Call {
             view: handler.view.clone(),
             suspended_calls: Arc::clone(&handler.suspended_calls),
             principal: handler.principal(),
             request,
-            able: serde_json::from_slice(read.capabilities).unwrap_or_default(),
+            capabilities: serde_json::from_slice(read.capabilities).unwrap_or_default(),
             identity,
             tag,
             input,
             state: Mutex::new(State {
-                suspension: Suspension::new(patience),
+                suspension: Suspension::new(retry_within),
                 requester: Some(requester),
-                held: None,
+                suspended_as: None,
                 server_requests: BTreeMap::new(),
                 last_server_request: 0,
                 end: None,
@@ -230,7 +230,6 @@ impl Call {
         }
     }
 
-    /// Makes the call.
     pub(super) fn start(self: &Arc<Self>, params: &[u8], line: &Bytes) {
         if self.lock().refused {
             return;
@@ -251,7 +250,7 @@ impl Call {
         }
     }
 
-    /// Runs what takes a while.
+    /// Runs a slow request in a task of its own.
     pub(super) fn later(self: &Arc<Self>, future: impl Future<Output = Finished> + Send + 'static) {
         let mut state = self.lock();
         if state.refused {
@@ -272,7 +271,7 @@ impl Call {
         self.ended(Final::Fault(fault.clone()));
     }
 
-    /// The client came back for it.
+    /// The client retries it with answers.
     pub(super) fn retried(&self, requester: Requester, retry: Retry) {
         let mut state = self.lock();
         let answers = retry.responses.iter().filter_map(|(key, _)| number_of(key)).collect();
@@ -289,7 +288,7 @@ impl Call {
         self.carry_out(state, effects, retry.responses);
     }
 
-    /// The client calls the request with this id off.
+    /// The client cancels the request with this id.
     pub(super) fn cancelled(&self, id: &[u8]) {
         let mut state = self.lock();
         if state.requester.as_ref().is_some_and(|requester| requester.id == id) {
@@ -299,7 +298,7 @@ impl Call {
         }
     }
 
-    /// Answers it now if it is work of ours; what the router has is answered from there.
+    /// Ends and answers it, unless the router has it, which does so itself.
     pub(super) fn stop(&self) {
         let (work, final_response) = {
             let mut state = self.lock();
@@ -336,8 +335,8 @@ impl Call {
         if state.end.is_some() {
             return;
         }
-        if let LoginOffer::Wanted(..) = state.login
-            && let LoginOffer::Wanted(server, address) =
+        if let LoginOffer::Needed(..) = state.login
+            && let LoginOffer::Needed(server, address) =
                 std::mem::replace(&mut state.login, LoginOffer::Made)
             && let Some(me) = self.me.upgrade()
         {
@@ -349,7 +348,7 @@ impl Call {
         self.carry_out(state, effects, Vec::new());
     }
 
-    /// Asks the person to log in and makes the call again when they have. If they do not, it ends as it would have.
+    /// Asks the person to sign in, and makes the call again after that. Otherwise it ends as it would have.
     fn offer_login(self: Arc<Self>, server: Arc<str>, address: &str, end: Final) {
         let (server_request, answer) = ServerRequest::before_a_call(&server, address);
         if self.ask(None, server_request).is_err() {
@@ -357,10 +356,10 @@ impl Call {
         }
         let me = Arc::clone(&self);
         let mut state = self.lock();
-        let requester = task::spawn("login offered", async move {
-            let agreed = matches!(answer.await, Ok(Reply::Result(reply)) if is_yes(&reply));
+        let waiting = task::spawn("login offered", async move {
+            let agreed = matches!(answer.await, Ok(Reply::Result(reply)) if is_accepted(&reply));
             if agreed {
-                me.view.surface.router.launcher.authorization_finished(&server, LOGIN).await;
+                me.view.surface.router.launcher.authorization_finished(&server, LOGIN_WAIT).await;
             }
             me.lock().work = None;
             if agreed {
@@ -370,8 +369,8 @@ impl Call {
                 me.ended(end);
             }
         });
-        // It needs the lock to go on, which this thread holds.
-        state.work = Some(requester.abort_handle());
+        // It needs the lock to continue, which this thread holds.
+        state.work = Some(waiting.abort_handle());
     }
 
     fn carry_out(
@@ -393,7 +392,7 @@ impl Call {
                 Effect::GiveUp => {
                     let refused = ErrorObject::new(
                         Code::ExecutionFailed,
-                        "the server asks again and again without ever answering",
+                        "the server asks for input again and again without a result",
                     );
                     if let Some(requester) = state.requester.take() {
                         let result = typed(Bytes::from(refused.to_result()));
@@ -421,11 +420,11 @@ impl Call {
                     after.push(FollowUp::Abandon);
                 }
                 Effect::Forget => after.push(FollowUp::Forget),
-                // Only a retry is turned away, and that is seen to where it comes in.
+                // Only a retry is rejected, and `retried` handles that.
                 Effect::Reject => {}
             }
         }
-        let held = state.held;
+        let suspended_as = state.suspended_as;
         drop(state);
         for action in after {
             match action {
@@ -442,28 +441,30 @@ impl Call {
                     }
                 }
                 FollowUp::Forget => {
-                    if let Some(held) = held {
-                        self.suspended_calls.forget(held);
+                    if let Some(number) = suspended_as {
+                        self.suspended_calls.forget(number);
                     }
                 }
             }
         }
     }
 
-    /// Answers the waiting request with the open questions.
+    /// Answers the waiting request with the open server requests, as `input_required`.
     fn respond(&self, state: &mut State, round: u32, questions: &[u64]) {
-        let (Some(requester), Some(call)) = (state.requester.take(), state.held) else { return };
+        let (Some(requester), Some(call)) = (state.requester.take(), state.suspended_as) else {
+            return;
+        };
         let sealed = self.seal(Resume::Suspended { call, round });
         let keys: Vec<String> = questions.iter().copied().map(key_of).collect();
-        let asked = questions.iter().zip(&keys).filter_map(|(server_request, key)| {
+        let requests = questions.iter().zip(&keys).filter_map(|(server_request, key)| {
             let server_request = state.server_requests.get(server_request)?;
             Some((key.as_str(), server_request.method.as_str(), server_request.params.as_deref()))
         });
-        let asking = Bytes::from(input::asking(asked, &sealed));
-        requester.answer(Some(self), Final::Result(asking));
+        let required = Bytes::from(input::asking(requests, &sealed));
+        requester.answer(Some(self), Final::Result(required));
         let me = self.me.clone();
-        task::spawn("held", async move {
-            tokio::time::sleep(PATIENCE).await;
+        task::spawn("suspended call", async move {
+            tokio::time::sleep(RETRY_WITHIN).await;
             if let Some(me) = me.upgrade() {
                 let mut state = me.lock();
                 let effects = state.suspension.take(Event::Tick, me.now());
@@ -473,16 +474,16 @@ impl Call {
     }
 
     fn seal(&self, resume: Resume) -> String {
-        let patience = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
+        let retry_within = u64::try_from(RETRY_WITHIN.as_millis()).unwrap_or(u64::MAX);
         self.suspended_calls.key.seal(&ResumeToken {
             principal: self.principal.to_vec(),
-            expires: self.now().saturating_add(patience),
+            expires: self.now().saturating_add(retry_within),
             request: seal::digest(self.request.method, Some(&self.request.params)),
             resume,
         })
     }
 
-    /// A result as this era has it: with its type, and where it may be kept, with the hints for that.
+    /// A result as this era has it: with its type, and with cache hints where it may be cached.
     fn typed(&self, raw: Bytes) -> Bytes {
         let typed = typed(raw);
         if !result::is_cacheable(self.request.method) {
@@ -494,7 +495,7 @@ impl Call {
         }
     }
 
-    /// What this revision says instead of a code of an older one.
+    /// The code of this revision for one of an older one.
     fn code_here(&self, code: i64) -> Option<i64> {
         (self.request.method == "resources/read" && code == NO_RESOURCE).then_some(INVALID_PARAMS)
     }
@@ -518,13 +519,13 @@ impl Call {
     }
 }
 
-/// The key of a question in `inputRequests`.
+/// The key of a server request in `inputRequests`.
 fn key_of(server_request: u64) -> String {
     format!("question-{server_request}")
 }
 
-/// Whether a person agreed to what they were asked.
-fn is_yes(reply: &[u8]) -> bool {
+/// Whether a person accepted an elicitation.
+fn is_accepted(reply: &[u8]) -> bool {
     let action = object::pick(reply, ["action"]).ok().and_then(|[action]| object::text(action?));
     action.as_deref() == Some("accept")
 }
@@ -540,7 +541,7 @@ fn typed(raw: Bytes) -> Bytes {
     }
 }
 
-/// Who makes it: the session it came by, under the name it gives with every request.
+/// The identity of its session, under the client name that every request carries.
 fn identity_of(
     handler: &StatelessHandler,
     requester: &Requester,
@@ -553,11 +554,11 @@ fn identity_of(
     );
     let client = read.client.and_then(|raw| object::pick(raw, ["name", "version"]).ok());
     let client = client.map(|[name, version]| {
-        let word = |raw: Option<&[u8]>| {
-            let word = raw.and_then(object::text).unwrap_or_default();
-            text::clean_line(&word, MAX_CLIENT_NAME).into_owned()
+        let string = |raw: Option<&[u8]>| {
+            let string = raw.and_then(object::text).unwrap_or_default();
+            text::clean_line(&string, MAX_CLIENT_NAME).into_owned()
         };
-        ClientInfo { name: word(name), version: word(version) }
+        ClientInfo { name: string(name), version: string(version) }
     });
     Arc::new(Identity { client, ..identity })
 }
@@ -575,7 +576,7 @@ impl Responder for Call {
                 }
             }
             CallOutcome::Failed(error) => match &error.kind {
-                // The client can do something about this one, so it gets it as the server wrote it.
+                // The client may be able to handle it, so it gets the server's own error.
                 CallErrorKind::Rpc(raw) if code_of(raw) == Some(MISSING_CAPABILITY) => {
                     Final::Error(raw.clone())
                 }
@@ -596,7 +597,7 @@ impl Responder for Call {
             && let Some(token) = &requester.progress
         {
             let params = object::replace_member(params, "progressToken", token);
-            requester.tell("notifications/progress", &params);
+            requester.notify("notifications/progress", &params);
         }
     }
 
@@ -606,10 +607,14 @@ impl Responder for Call {
 
     fn input_required(&self, _tag: &Bytes, server: &Arc<str>, raw: &Bytes) -> bool {
         let Ok(required) = input::required(raw) else { return false };
-        let may = |server_request: &input::Question| {
-            input::permits(&self.able, &server_request.method, server_request.params.as_deref())
+        let is_permitted = |server_request: &input::Question| {
+            input::permits(
+                &self.capabilities,
+                &server_request.method,
+                server_request.params.as_deref(),
+            )
         };
-        if !required.questions.iter().all(may) {
+        if !required.questions.iter().all(is_permitted) {
             return false;
         }
         let resume = Resume::Relay { server: server.to_string(), state: required.state };
@@ -623,13 +628,13 @@ impl Responder for Call {
     }
 
     fn login_wanted(&self, server: &Arc<str>, address: &str) {
-        // Only these may be answered with a question.
+        // Only these may be answered with `input_required`.
         if !matches!(self.request.method, "tools/call" | "resources/read" | "prompts/get") {
             return;
         }
         let mut state = self.lock();
-        if matches!(state.login, LoginOffer::Unasked) {
-            state.login = LoginOffer::Wanted(Arc::clone(server), address.to_owned());
+        if matches!(state.login, LoginOffer::NotNeeded) {
+            state.login = LoginOffer::Needed(Arc::clone(server), address.to_owned());
         }
     }
 }
@@ -640,16 +645,16 @@ impl Client for Call {
     }
 
     fn capabilities(&self) -> Value {
-        self.able.clone()
+        self.capabilities.clone()
     }
 
     fn log(&self, tag: Option<&Bytes>, params: &[u8]) {
         let state = self.lock();
         let Some(requester) = state.requester.as_ref().filter(|_| tag.is_some()) else { return };
-        let said = object::pick(params, ["level"]).ok().and_then(|[level]| object::text(level?));
-        let said = said.and_then(|said| LEVELS.iter().position(|known| *known == said));
-        if requester.level.zip(said).is_some_and(|(wanted, said)| said >= wanted) {
-            requester.tell("notifications/message", params);
+        let level = object::pick(params, ["level"]).ok().and_then(|[level]| object::text(level?));
+        let level = level.and_then(|level| LEVELS.iter().position(|known| *known == level));
+        if requester.level.zip(level).is_some_and(|(wanted, level)| level >= wanted) {
+            requester.notify("notifications/message", params);
         }
     }
 
@@ -658,16 +663,19 @@ impl Client for Call {
         _tag: Option<&Bytes>,
         server_request: ServerRequest,
     ) -> Result<(), ServerRequest> {
-        let permitted =
-            input::permits(&self.able, &server_request.method, server_request.params.as_deref());
+        let permitted = input::permits(
+            &self.capabilities,
+            &server_request.method,
+            server_request.params.as_deref(),
+        );
         let Some(me) = self.me.upgrade().filter(|_| permitted && server_request.has_cause()) else {
             return Err(server_request);
         };
         let mut state = self.lock();
-        if state.held.is_none() {
-            state.held = self.suspended_calls.suspend(Arc::clone(&me));
+        if state.suspended_as.is_none() {
+            state.suspended_as = self.suspended_calls.suspend(Arc::clone(&me));
         }
-        if state.held.is_none() {
+        if state.suspended_as.is_none() {
             return Err(server_request);
         }
         state.last_server_request += 1;
@@ -675,7 +683,7 @@ impl Client for Call {
         state.server_requests.insert(number, server_request);
         let effects = state.suspension.take(Event::Asked(number), self.now());
         self.carry_out(state, effects, Vec::new());
-        // So that it hears when the server takes the question back.
+        // So that `cancel_ask` reaches it when the server withdraws the request.
         let client: Arc<dyn Client> = me;
         self.view.surface.router.attach(&client);
         Ok(())
@@ -692,7 +700,7 @@ impl Client for Call {
         let mut dropped = Vec::new();
         for number in gone {
             dropped.extend(state.server_requests.remove(&number));
-            // Taking back asks for nothing further.
+            // A withdrawal has no further effects.
             drop(state.suspension.take(Event::Withdrawn(number), self.now()));
         }
         drop(state);

@@ -1,6 +1,6 @@
-//! Calls that are held open while their clients gather answers, and the seal on the tickets that lead back to them.
-//! Owns: the key, the table, its bound.      Never: knows what a held call is, writes it anywhere.
-//! In: a call to hold.  Out: a number for its ticket; the call again, for that number.
+//! Calls that are suspended while their clients gather input, and the key that seals their resume tokens.
+//! Owns: the key, the table, its bound.      Never: knows what a call is, writes it anywhere.
+//! In: a call to suspend.  Out: a number for its resume token; the call again, for that number.
 //! Tests: below, `metamcp/tests/hazards/eras.rs`.
 
 use std::collections::HashMap;
@@ -9,12 +9,12 @@ use std::sync::Arc;
 use metamcp_wire::seal::Key;
 use parking_lot::{Mutex, MutexGuard};
 
-/// Most calls held at once: each keeps a request of a server open, and a person behind it thinking.
+/// Most suspended calls: each has an open request at a server, and a person who has to answer.
 const MAX_SUSPENDED: usize = 1024;
 
-/// See the module. All sessions of a listener share one: a client may come back over another connection.
+/// See the module. All sessions of a listener share one: a client may retry over another connection.
 pub struct SuspendedCalls<C> {
-    /// The seal of this process: a ticket of another one leads nowhere.
+    /// The key of this process: tokens of another one are invalid.
     pub(super) key: Key,
     rows: Mutex<Rows<C>>,
 }
@@ -25,16 +25,16 @@ struct Rows<C> {
 }
 
 impl<C> SuspendedCalls<C> {
-    /// Nothing held, under a key of its own.
+    /// An empty table with a random key.
     pub fn new() -> Arc<SuspendedCalls<C>> {
         let mut seal = [0; 32];
-        // A seal that can be guessed would let a client answer for another one, which must not be risked.
+        // With a guessable key a client could answer for another one.
         getrandom::fill(&mut seal).expect("the system has randomness");
         let rows = Mutex::new(Rows { last: 0, calls: HashMap::new() });
         Arc::new(SuspendedCalls { key: Key::new(seal), rows })
     }
 
-    /// Holds a call; `None` if too many are held already.
+    /// Adds a call; `None` if there are too many already.
     pub(super) fn suspend(&self, call: Arc<C>) -> Option<u64> {
         let mut rows = self.lock();
         if rows.calls.len() >= MAX_SUSPENDED {
@@ -46,16 +46,15 @@ impl<C> SuspendedCalls<C> {
         Some(number)
     }
 
-    /// The held call of that number.
     pub(super) fn find(&self, number: u64) -> Option<Arc<C>> {
         self.lock().calls.get(&number).cloned()
     }
 
-    /// It is over.
+    /// Removes a call that ended.
     pub(super) fn forget(&self, number: u64) {
-        let gone = self.lock().calls.remove(&number);
-        // Whatever hangs on it ends without the lock.
-        drop(gone);
+        let removed = self.lock().calls.remove(&number);
+        // Dropped without the lock: its server requests settle then.
+        drop(removed);
     }
 
     fn lock(&self) -> MutexGuard<'_, Rows<C>> {

@@ -21,7 +21,7 @@ const PAGE_TOOLS: usize = 1000;
 const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
 impl View {
-    /// The answer to `tools/list`.
+    /// The result of `tools/list`.
     pub async fn tools_page(&self, cursor: Option<String>, reader: Reader) -> Finished {
         if !self.is_direct() {
             return Finished::Result(self.tools().await.into_bytes());
@@ -29,18 +29,18 @@ impl View {
         self.shown_tools(cursor.as_deref(), reader).await
     }
 
-    /// The `instructions` of the gateway: those of the one server, where servers are shown as they are.
+    /// The `instructions` of the gateway: in direct mode those of the one server.
     pub async fn server_instructions(&self) -> String {
         if !self.is_direct() {
             return self.instructions().await;
         }
         if let Some(only) = self.only() {
-            let said = match self.surface.router.peer(only.id) {
+            let instructions = match self.surface.router.peer(only.id) {
                 Some(peer) => peer.instructions.clone(),
-                // It takes longer to start than a client waits; what it said last time will hardly have changed.
+                // It takes longer to start than a client waits; they have hardly changed since the last start.
                 None => self.surface.router.launcher.instructions_cache.known(&only.config).await,
             };
-            return direct::visible(&said.unwrap_or_default()).into_owned();
+            return direct::visible(&instructions.unwrap_or_default()).into_owned();
         }
         if self.enabled().is_empty() {
             let why = self.without_servers();
@@ -64,7 +64,7 @@ impl View {
             }
             if self.snapshot().known(only.id).is_none() {
                 let failure = self.snapshot().failure(only.id).cloned();
-                // What it answered itself is passed on, here as everywhere.
+                // The server's own error is passed on, here as everywhere.
                 if let Some((code, message)) = failure.as_ref().and_then(|why| why.error.clone()) {
                     return Finished::Protocol { code, message };
                 }
@@ -129,7 +129,7 @@ impl View {
             let raw = match fit::tool(tool.raw().as_bytes(), reader) {
                 Ok(raw) => raw,
                 Err(why) => {
-                    self.surface.left_out(entry, "tool", &tool.name, why);
+                    self.surface.log_skipped(entry, "tool", &tool.name, why);
                     continue;
                 }
             };
@@ -161,20 +161,20 @@ impl View {
     /// Starts every server whose tools were never listed, and waits for them, but for each only once.
     pub(super) async fn wake_enabled(&self) {
         let servers = self.enabled();
-        let (missed, asked): (Vec<Entry>, Vec<Entry>) =
+        let (missed, awaited): (Vec<Entry>, Vec<Entry>) =
             servers.into_iter().partition(|entry| self.surface.router.is_missed(entry.id));
         for entry in missed {
             // Why it cannot be started is known from the last time.
             drop(self.surface.router.wake(entry.id));
         }
-        self.wake_unknown(&asked, INTRODUCTION).await;
+        self.wake_unknown(&awaited, INTRODUCTION).await;
         let snapshot = self.snapshot();
-        for entry in asked.iter().filter(|entry| snapshot.known(entry.id).is_none()) {
+        for entry in awaited.iter().filter(|entry| snapshot.known(entry.id).is_none()) {
             self.surface.router.missed(entry.id);
         }
     }
 
-    /// One page of a list over several servers: a page of one of them, and where it goes on.
+    /// One page of a list over several servers: a page of one of them, and the cursor of the next.
     pub(super) async fn page_among(
         &self,
         kind: Kind,
@@ -195,7 +195,7 @@ impl View {
             return Finished::invalid(why);
         };
         if cursor.is_none() {
-            // All at once, so that the last of them is not waited for as long as all of them together.
+            // All at once, so that their start times do not add up.
             for entry in servers.iter().filter(|entry| self.surface.router.peer(entry.id).is_none())
             {
                 drop(self.surface.router.wake(entry.id));
@@ -222,7 +222,7 @@ impl View {
         }
     }
 
-    /// One page of one server, with names as they are called here. `None` if it has none, or none to be had.
+    /// One page of one server, with the names used here. `None` if it has none or cannot list them.
     async fn page_at(
         &self,
         entry: &Entry,
@@ -251,7 +251,7 @@ impl View {
         let shown = page.elements.into_iter().filter_map(|(key, raw)| {
             let fitted = fit::element(kind, raw);
             let raw = fitted
-                .inspect_err(|why| self.surface.left_out(entry, kind.word(), &key, *why))
+                .inspect_err(|why| self.surface.log_skipped(entry, kind.word(), &key, *why))
                 .ok()?;
             let mut owners = self.surface.owners();
             if kind != Kind::Prompts {
@@ -265,7 +265,7 @@ impl View {
         Some((shown.collect(), page.next))
     }
 
-    /// One page of one server, as it is.
+    /// One page of one server, unchanged.
     pub(in crate::surface) async fn list_at(
         &self,
         entry: &Entry,

@@ -1,4 +1,4 @@
-//! Which server an address or a name was listed by, and what of lists could not be shown.
+//! Which server listed a URI or a prompt, and which elements were skipped in lists.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,27 +11,27 @@ use metamcp_types::text;
 use crate::router::Entry;
 use crate::surface::Surface;
 
-/// Addresses and names remembered with their servers. Past it all are forgotten, and learnt again as they are listed.
+/// Most URIs and names in the table. Beyond it the table is cleared, and filled again by the next lists.
 const MAX_OWNERS: usize = 20_000;
-/// Templates remembered: every address that was not listed is held against each of them.
+/// Most templates: every URI that was not listed is matched against each of them.
 const MAX_TEMPLATES: usize = 2_000;
-/// Servers remembered of one address. Hardly any is listed by two; past it the rest are found by asking them.
+/// Most servers per URI. Hardly any is listed by two; the rest are found by trying them.
 const MAX_LISTERS: usize = 8;
-/// Elements left out that the operator is told of. A server that has more of them has no further news.
-const MAX_TOLD: usize = 1_000;
+/// Most skipped elements that are logged.
+const MAX_LOGGED: usize = 1_000;
 
 /// See the module.
 #[derive(Default)]
 pub(in crate::surface) struct Owners {
-    /// Those that listed it, the first of them first: one that is switched off leaves it to the next.
+    /// The servers that listed it, in order: if one is disabled, the next has it.
     uris: HashMap<String, Vec<ServerId>>,
     templates: HashMap<String, Vec<ServerId>>,
     prompts: HashMap<String, (ServerId, Arc<str>)>,
-    told: HashSet<(ServerId, String)>,
+    logged: HashSet<(ServerId, String)>,
 }
 
 impl Owners {
-    /// A server listed this address, or this template of addresses.
+    /// A server listed this URI or URI template.
     pub(super) fn listed(&mut self, kind: Kind, key: String, server: ServerId) {
         let (map, most) = match kind {
             Kind::Templates => (&mut self.templates, MAX_TEMPLATES),
@@ -40,15 +40,15 @@ impl Owners {
         if map.len() >= most {
             map.clear();
         }
-        // The first of several servers has it, whoever was listed first.
+        // The first of several servers in the configuration has it, whichever list came first.
         let listers = map.entry(key).or_default();
-        if let Err(place) = listers.binary_search(&server) {
-            listers.insert(place, server);
+        if let Err(position) = listers.binary_search(&server) {
+            listers.insert(position, server);
             listers.truncate(MAX_LISTERS);
         }
     }
 
-    /// A server listed this prompt, which is shown under that name.
+    /// A server listed this prompt, which clients see under that name.
     pub(super) fn listed_prompt(&mut self, name: String, server: ServerId, prompt: String) {
         if self.prompts.len() >= MAX_OWNERS {
             self.prompts.clear();
@@ -56,7 +56,7 @@ impl Owners {
         self.prompts.entry(name).or_insert_with(|| (server, prompt.into()));
     }
 
-    /// The server of an address: the one that listed it, else the one whose template fits it best.
+    /// The server of a URI: the one that listed it, else the one whose template matches it best.
     pub(super) fn of_uri(
         &self,
         uri: &str,
@@ -73,7 +73,7 @@ impl Owners {
         })
     }
 
-    /// The server of a prompt, and what it calls it.
+    /// The server of a prompt, and its name there.
     pub(super) fn of_prompt(&self, name: &str) -> Option<(ServerId, Arc<str>)> {
         self.prompts.get(name).cloned()
     }
@@ -84,17 +84,18 @@ impl Surface {
         self.owners.lock()
     }
 
-    /// Tells the operator once of what a server has and clients could not take.
-    pub(super) fn left_out(&self, entry: &Entry, what: &str, key: &str, why: InvalidElement) {
+    /// Logs once per element that it is skipped in lists because clients would reject it.
+    pub(super) fn log_skipped(&self, entry: &Entry, what: &str, key: &str, why: InvalidElement) {
         let mut owners = self.owners();
-        if owners.told.len() >= MAX_TOLD || !owners.told.insert((entry.id, format!("{what} {key}")))
+        if owners.logged.len() >= MAX_LOGGED
+            || !owners.logged.insert((entry.id, format!("{what} {key}")))
         {
             return;
         }
         drop(owners);
         let key = text::clean_line(key, 100);
         let line = format!(
-            "the {what} {key:?} of the server {:?} is left out of lists in direct mode: {why}",
+            "the {what} {key:?} of the server {:?} is skipped in lists in direct mode: {why}",
             entry.name
         );
         tracing::warn!("{line}");
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_server_that_lists_an_address_has_it_and_templates_come_after() {
+    fn the_first_server_that_lists_a_uri_has_it_and_templates_come_after() {
         let mut owners = Owners::default();
         let of = |owners: &Owners, uri: &str| owners.of_uri(uri, |_| true);
         assert_eq!(of(&owners, "memo://two/1"), None);

@@ -1,4 +1,4 @@
-//! `run_chain`: steps one after the other, each a call of its own; what was done stays done, and is told.
+//! `run_chain`: calls one after the other. A failed step ends the chain; the results of earlier steps are returned.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,7 +22,6 @@ use crate::surface::{Finished, Running, Step, View};
 
 const OP: &str = "run_chain";
 
-/// A chain as it is run.
 struct Plan {
     steps: Vec<Planned>,
     include_backends: bool,
@@ -37,8 +36,8 @@ struct Planned {
     id: Option<String>,
 }
 
-/// How far a chain has come, for an answer that cannot wait for its end.
-struct Record {
+/// How far a chain has come, for a response that cannot wait for its end.
+struct Progressed {
     began: Instant,
     state: Mutex<State>,
 }
@@ -46,11 +45,11 @@ struct Record {
 #[derive(Default)]
 struct State {
     steps: Vec<StepResponse>,
-    /// Parts that are no text, of all steps.
+    /// Content that is not text, of all steps.
     others: Vec<Bytes>,
     /// The last good value, as it is shown.
     last: Option<Vec<u8>>,
-    /// What of the room for shown values is used.
+    /// Bytes of shown values so far.
     shown: usize,
 }
 
@@ -62,9 +61,9 @@ impl View {
         line: &Bytes,
         caller: &Caller,
     ) -> Result<Step, BadArguments> {
-        let asked = ChainRequest::decode(arguments)?;
+        let request = ChainRequest::decode(arguments)?;
         let plan = Plan {
-            steps: asked
+            steps: request
                 .steps
                 .into_iter()
                 .map(|step| Planned {
@@ -74,11 +73,11 @@ impl View {
                     id: step.id,
                 })
                 .collect(),
-            include_backends: asked.include_backends,
-            include_tools: asked.include_tools,
-            timeout: asked.timeout_ms.map(Duration::from_millis),
+            include_backends: request.include_backends,
+            include_tools: request.include_tools,
+            timeout: request.timeout_ms.map(Duration::from_millis),
         };
-        let record = Arc::new(Record { began: Instant::now(), state: Mutex::default() });
+        let record = Arc::new(Progressed { began: Instant::now(), state: Mutex::default() });
         let (view, progress) = (self.clone(), Progress::new(caller, meta));
         let so_far = Arc::clone(&record);
         let (unended, count) = (Arc::clone(&progress), plan.steps.len());
@@ -86,7 +85,7 @@ impl View {
             unended.steps_ended(count, "metamcp is shutting down");
             let index = so_far.lock().steps.len();
             let cause = ErrorObject::new(Code::ShuttingDown, "metamcp is shutting down")
-                .hint("The step under way may have run: verify before repeating it.");
+                .hint("The step in progress may have run: verify before repeating it.");
             Finished::Result(so_far.answer(Some(&failed(index, None, &cause))))
         };
         let future = async move {
@@ -105,7 +104,7 @@ impl View {
         &self,
         plan: &Plan,
         progress: &Arc<Progress>,
-        record: &Record,
+        record: &Progressed,
     ) -> Result<(), ErrorObject> {
         let (clock, sub_requests) =
             (self.surface.router.clock, SubRequests::within(progress, Origin::Chain));
@@ -134,12 +133,12 @@ impl View {
                 (Ok(result), Some((entry, tool))) => {
                     let outcome = self.done(&result, (entry, tool), OP);
                     let mut state = record.lock();
-                    done.structured = if outcome.is_kept {
+                    done.structured = if outcome.is_stored {
                         outcome.shown.to_vec()
                     } else {
                         self.shown(&outcome.shown, &mut state)
                     };
-                    let is_whole = outcome.is_plain || outcome.is_kept;
+                    let is_whole = outcome.is_plain || outcome.is_stored;
                     if !is_whole && self.has_room(result.len(), &mut state) {
                         done.mcp_result = Some(write::one_line(&result).into_owned());
                         let parts = outcome.others.iter().map(|part| result.slice_ref(part));
@@ -153,7 +152,7 @@ impl View {
                     }
                     outcome.error
                 }
-                // A value that was kept here: there is no server to it.
+                // A stored result: it belongs to no server.
                 (Ok(result), None) => {
                     let value = full_surface::read(&result).structured.into_owned();
                     let mut state = record.lock();
@@ -187,7 +186,7 @@ impl View {
         let arguments = full_surface::arguments_of(step.args.as_deref(), step.use_previous, &done)
             .map_err(|bad| {
                 ErrorObject::new(Code::ValidationInput, bad.to_string())
-                    .hint("The step was not made. Results of the steps before it are above.")
+                    .hint("The step was not run. The results of the steps before it are above.")
             })?;
         let arguments = Bytes::from(write::one_line(&arguments).into_owned());
         let call = sub_requests.call_tool(self, OP, (None, &step.tool_id), &arguments);
@@ -207,7 +206,7 @@ impl View {
         Some((self.server(server)?, tool.into()))
     }
 
-    /// A value as it is shown: one for which there is no room any more is kept instead.
+    /// A value as it is shown: one that exceeds the limit is stored, and a preview is shown.
     fn shown(&self, value: &[u8], state: &mut State) -> Vec<u8> {
         if self.has_room(value.len(), state) {
             return value.to_vec();
@@ -216,7 +215,7 @@ impl View {
         excerpt::preview(value, &handle).to_string().into_bytes()
     }
 
-    /// Takes room for so much, if there is as much: all steps together show no more than one result would.
+    /// Reserves so many bytes if they fit: all steps together show no more than one result would.
     fn has_room(&self, bytes: usize, state: &mut State) -> bool {
         let limit = self.surface.options.result_bytes;
         let fits = limit == 0 || state.shown + bytes <= limit;
@@ -227,12 +226,13 @@ impl View {
     }
 }
 
-impl Record {
+impl Progressed {
     fn answer(&self, error: Option<&ErrorObject>) -> Vec<u8> {
         let state = self.lock();
-        let said: Option<Value> = error.map(ErrorObject::to_json);
+        let error_json: Option<Value> = error.map(ErrorObject::to_json);
         let last = state.last.as_deref().unwrap_or(b"null");
-        let answer = full_surface::chain(&state.steps, last, said.as_ref(), millis(self.began));
+        let answer =
+            full_surface::chain(&state.steps, last, error_json.as_ref(), millis(self.began));
         let line = error.map(ErrorObject::to_line);
         let others: Vec<&[u8]> = state.others.iter().map(|part| &**part).collect();
         full_surface::answer(&answer, line.as_deref(), &others)
@@ -244,8 +244,8 @@ impl Record {
 }
 
 fn out_of_time() -> ErrorObject {
-    ErrorObject::new(Code::Timeout, "the time for the whole chain ran out during this step")
-        .hint("The step was called off and may have run: verify before repeating it. Give more `timeout_ms`, or make fewer steps.")
+    ErrorObject::new(Code::Timeout, "the time limit of the whole chain passed during this step")
+        .hint("The step was cancelled and may have run: verify before repeating it. Raise `timeout_ms`, or use fewer steps.")
         .detail("outcome", "unknown")
 }
 
@@ -254,9 +254,9 @@ fn failed(index: usize, tool_id: Option<&str>, cause: &ErrorObject) -> ErrorObje
     let which = tool_id.map_or(String::new(), |id| format!(" ({})", text::clean_line(id, 160)));
     let message = format!("step {index}{which} failed: {}", cause.message());
     let done = match index {
-        0 => "No step was done.".to_owned(),
-        1 => "Step 0 was done, and its result is here.".to_owned(),
-        more => format!("Steps 0 to {} were done, and their results are here.", more - 1),
+        0 => "No step was completed.".to_owned(),
+        1 => "Step 0 was completed, and its result is included.".to_owned(),
+        more => format!("Steps 0 to {} were completed, and their results are included.", more - 1),
     };
     let hint = match cause.next() {
         Some(next) => format!("{done} {next}"),

@@ -1,4 +1,4 @@
-//! `execute_code`: a script on the engine of code mode, its outcome in the form of this vocabulary.
+//! `execute_code`: runs a script in code mode, and renders its outcome for the full surface.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,41 +26,41 @@ impl View {
         meta: Option<&[u8]>,
         caller: &Caller,
     ) -> Result<Step, BadArguments> {
-        let asked = CodeRequest::decode(arguments)?;
-        if !asked.is_known_language() {
+        let request = CodeRequest::decode(arguments)?;
+        if !request.is_known_language() {
             let message = format!(
                 "code in {:?} does not run here",
-                asked.language.as_deref().unwrap_or_default()
+                request.language.as_deref().unwrap_or_default()
             );
             let object = ErrorObject::new(Code::ValidationInput, message)
                 .hint("Nothing was run. Write it in typescript or javascript.");
             return Ok(Step::Now(Finished::Result(refused(OP, object))));
         }
-        let timeout = asked.timeout_ms.map(Duration::from_millis);
-        let most = asked.max_tool_calls.map(|calls| u32::try_from(calls).unwrap_or(u32::MAX));
-        let script_request = ScriptRequest::new(&asked.code, timeout, most);
+        let timeout = request.timeout_ms.map(Duration::from_millis);
+        let most = request.max_tool_calls.map(|calls| u32::try_from(calls).unwrap_or(u32::MAX));
+        let script_request = ScriptRequest::new(&request.code, timeout, most);
         let transcript = Transcript::new();
-        let (view, told, began) = (self.clone(), Arc::clone(&transcript), Instant::now());
+        let (view, recording, began) = (self.clone(), Arc::clone(&transcript), Instant::now());
         let progress = Progress::new(caller, meta);
         let unended = Arc::clone(&progress);
         let final_response = move || {
             unended.script_ended();
             let (logs, calls) = transcript.so_far();
             let object = ended().by(OP);
-            let said = object.to_json();
+            let error = object.to_json();
             let ran = CodeResponse {
                 value: b"null",
                 handle: None,
                 logs: &logs.lines,
                 calls: &calls,
                 duration_ms: millis(began),
-                error: Some(&said),
+                error: Some(&error),
             };
             let line = object.to_line();
             Finished::Result(full_surface::answer(&full_surface::code(&ran), Some(&line), &[]))
         };
         let future = async move {
-            Finished::Result(match view.execute(&script_request, &progress, told).await {
+            Finished::Result(match view.execute(&script_request, &progress, recording).await {
                 Ok(ran) => view.ran_code(script_request.source(), &ran, began),
                 Err(object) => refused(OP, object),
             })
@@ -73,11 +73,11 @@ impl View {
 
     fn ran_code(&self, source: &str, script: &FinishedScript, began: Instant) -> Vec<u8> {
         let outcome = &script.outcome;
-        let (mut logs, calls) = self.left(outcome);
+        let (mut logs, calls) = self.output(outcome);
         logs.lines.extend(script.note().map(|note| format!("warn: {note}")));
         let value = outcome.value.as_ref().filter(|_| outcome.status == Status::Ok);
         let error = value.is_none().then(|| self.script_error(source, outcome).by(OP));
-        let said = error.as_ref().map(ErrorObject::to_json);
+        let error_json = error.as_ref().map(ErrorObject::to_json);
         let value = value.map_or("null", String::as_str);
         let is_long = value.chars().count() > self.surface.code.shown().value_chars;
         let handle = is_long.then(|| {
@@ -91,7 +91,7 @@ impl View {
             logs: &logs.lines,
             calls: &calls,
             duration_ms: millis(began),
-            error: said.as_ref(),
+            error: error_json.as_ref(),
         };
         let line = error.as_ref().map(ErrorObject::to_line);
         full_surface::answer(&full_surface::code(&ran), line.as_deref(), &[])

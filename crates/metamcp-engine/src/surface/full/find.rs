@@ -1,4 +1,4 @@
-//! Finding and describing tools.
+//! `search_tools`, `list_tools`, `list_namespaces`, `describe_tool`, `list_tool_examples`.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl View {
                 cursor,
                 ..DiscoverRequest::default()
             };
-            let found = view.look(request, |_, _, looked| (page(looked), looked.ids()));
+            let found = view.search(request, |_, _, results| (page(results), results.ids()));
             let (page, ids) = found.await?;
             if !ids.is_empty() {
                 view.surface.searched(&caller, &query, &ids);
@@ -45,25 +45,25 @@ impl View {
     }
 
     pub(super) fn list_tools(&self, arguments: Option<&[u8]>) -> Result<Step, BadArguments> {
-        let asked = ListRequest::tools(arguments)?;
+        let request = ListRequest::tools(arguments)?;
         let view = self.clone();
         Ok(later("list_tools", async move {
-            if asked.is_of_another_kind() {
+            if request.is_of_another_kind() {
                 return Ok(written(&full_surface::found(&SearchResponse::default())));
             }
             let request = DiscoverRequest {
                 operation: Operation::List,
-                server: asked.namespace,
-                limit: asked.limit,
-                cursor: asked.cursor,
+                server: request.namespace,
+                limit: request.limit,
+                cursor: request.cursor,
                 ..DiscoverRequest::default()
             };
-            view.look(request, |_, _, looked| page(looked)).await
+            view.search(request, |_, _, results| page(results)).await
         }))
     }
 
     pub(super) fn list_namespaces(&self, arguments: Option<&[u8]>) -> Result<Step, BadArguments> {
-        let asked = ListRequest::namespaces(arguments)?;
+        let request = ListRequest::namespaces(arguments)?;
         let servers = self.servers();
         let names: Vec<&str> = servers
             .iter()
@@ -73,7 +73,7 @@ impl View {
         let mut hasher = DefaultHasher::new();
         names.hash(&mut hasher);
         let (stamp, binding) = (hasher.finish(), format!("{} namespaces", self.binding()));
-        let offset = match &asked.cursor {
+        let offset = match &request.cursor {
             None => 0,
             Some(cursor) => match self.surface.cursors.decode(cursor, stamp, &binding) {
                 Ok(offset) => offset as usize,
@@ -83,7 +83,7 @@ impl View {
                 }
             },
         };
-        let page: Vec<&str> = names.iter().skip(offset).take(asked.limit).copied().collect();
+        let page: Vec<&str> = names.iter().skip(offset).take(request.limit).copied().collect();
         let next = offset + page.len();
         let cursor = (next < names.len()).then(|| {
             self.surface.cursors.encode(stamp, u32::try_from(next).unwrap_or(u32::MAX), &binding)
@@ -93,12 +93,12 @@ impl View {
     }
 
     pub(super) fn describe_tool(&self, arguments: Option<&[u8]>) -> Result<Step, BadArguments> {
-        let asked = DescribeRequest::decode(arguments)?;
+        let request = DescribeRequest::decode(arguments)?;
         let view = self.clone();
         Ok(later("describe_tool", async move {
-            let id = asked.tool_id.clone();
+            let id = request.tool_id.clone();
             view.documented(&id, move |tool| {
-                full_surface::describe(tool, asked.level, asked.examples)
+                full_surface::describe(tool, request.level, request.examples)
             })
             .await
         }))
@@ -108,24 +108,25 @@ impl View {
         &self,
         arguments: Option<&[u8]>,
     ) -> Result<Step, BadArguments> {
-        let asked = ExamplesRequest::decode(arguments)?;
+        let request = ExamplesRequest::decode(arguments)?;
         let view = self.clone();
         Ok(later("list_tool_examples", async move {
-            let tell = move |tool: &Documented<'_>| full_surface::list_examples(tool, asked.max);
-            view.documented(&asked.tool_id, tell).await
+            let render =
+                move |tool: &Documented<'_>| full_surface::list_examples(tool, request.max);
+            view.documented(&request.tool_id, render).await
         }))
     }
 
-    /// Finds a tool and tells about it; its server is waited for, as for a call.
+    /// Finds a tool and describes it; waits for its server, as a call does.
     async fn documented(
         &self,
         id: &str,
-        tell: impl Fn(&Documented<'_>) -> Value + Send + 'static,
+        render: impl Fn(&Documented<'_>) -> Value + Send + 'static,
     ) -> Result<Vec<u8>, Finished> {
-        let (entry, hit) = self.meant(id).await?;
+        let (entry, hit) = self.resolve_id(id).await?;
         let used = self.surface.shapes.uses_of(self.principal, &entry.name, &hit.tool().name);
-        let telling = compute::run(move || {
-            written(&tell(&Documented {
+        let rendering = compute::run(move || {
+            written(&render(&Documented {
                 hit: &hit,
                 tags: &entry.config.tags,
                 about: entry.config.description.as_deref(),
@@ -133,12 +134,12 @@ impl View {
                 used: used.as_ref(),
             }))
         });
-        telling.await.map_err(|failed| {
+        rendering.await.map_err(|failed| {
             Finished::error(&ErrorObject::new(Code::Internal, failed.to_string()))
         })
     }
 
-    async fn meant(&self, id: &str) -> Result<(Entry, Hit), Finished> {
+    async fn resolve_id(&self, id: &str) -> Result<(Entry, Hit), Finished> {
         self.surface.catalog.loaded().await;
         let Some((server, tool)) = split_id(id) else {
             return Err(Finished::Refused(Box::new(self.which_server(id))));
@@ -170,16 +171,16 @@ impl View {
     }
 }
 
-fn page(looked: &SearchResults) -> Vec<u8> {
+fn page(results: &SearchResults) -> Vec<u8> {
     let tags = |hit: &Hit| -> &[String] {
-        let entry = looked.asked.iter().find(|entry| entry.name == hit.server);
+        let entry = results.searched.iter().find(|entry| entry.name == hit.server);
         entry.map_or(&[], |entry| &entry.config.tags)
     };
     written(&full_surface::found(&SearchResponse {
-        tools: looked.hits.iter().map(|hit| full_surface::summary(hit, tags(hit))).collect(),
-        next_cursor: looked.next_cursor.as_deref(),
-        pending: &looked.pending,
-        failed: &looked.failed,
-        note: looked.note.as_deref(),
+        tools: results.hits.iter().map(|hit| full_surface::summary(hit, tags(hit))).collect(),
+        next_cursor: results.next_cursor.as_deref(),
+        pending: &results.pending,
+        failed: &results.failed,
+        note: results.note.as_deref(),
     }))
 }

@@ -1,4 +1,4 @@
-//! `run_tool`: one call on the path of every other, its outcome put into the form of this vocabulary on the way back.
+//! `run_tool`: one call on the usual path, its outcome rendered for the full surface.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::surface::{Finished, Step, View};
 
 const OP: &str = "run_tool";
 
-/// What is wanted beside the value.
+/// What the response includes besides the value.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extras {
     pub(super) tool: bool,
@@ -36,19 +36,19 @@ impl View {
         line: &Bytes,
         caller: &Caller,
     ) -> Result<Step, BadArguments> {
-        let asked = RunRequest::decode(arguments)?;
+        let run = RunRequest::decode(arguments)?;
         let caller = caller.by(Origin::RunTool);
-        if let Some(unsupported) = unsupported(&asked) {
+        if let Some(unsupported) = unsupported(&run) {
             return Ok(Step::Now(Finished::Result(refused(OP, unsupported))));
         }
-        let beside = Extras {
-            tool: asked.include_tool,
-            server: asked.include_backend,
-            result: asked.include_result,
+        let extras = Extras {
+            tool: run.include_tool,
+            server: run.include_backend,
+            result: run.include_result,
         };
         let began = Instant::now();
         let call =
-            RawCall { by: OP, server: None, tool: asked.tool_id.clone(), args: asked.args, meta };
+            RawCall { by: OP, server: None, tool: run.tool_id.clone(), args: run.args, meta };
         let mut call_request = match self.resolve_call(call, line, &caller) {
             Ok(call_request) => call_request,
             Err(Rejected::Invalid(message)) => {
@@ -83,7 +83,7 @@ impl View {
         let (view, entry, tool) =
             (self.clone(), call_request.entry.clone(), Arc::clone(&call_request.tool));
         call_request.result_mapper = Some(ResultMapper::new(move |outcome| {
-            view.ran(outcome, (&entry, &tool), beside, began)
+            view.ran(outcome, (&entry, &tool), extras, began)
         }));
         self.report_progress(&mut call_request, &caller);
         Ok(match self.begin(call_request, caller) {
@@ -98,12 +98,12 @@ impl View {
         })
     }
 
-    /// An outcome in the form of this vocabulary.
+    /// An outcome in the form of the full surface.
     fn ran(
         &self,
         outcome: CallOutcome,
         (entry, tool): (&Entry, &Arc<str>),
-        beside: Extras,
+        extras: Extras,
         began: Instant,
     ) -> CallOutcome {
         let result = match outcome {
@@ -112,15 +112,15 @@ impl View {
                 if let CallErrorKind::Rpc(raw) = &error.kind
                     && is_missing_capability(raw)
                 {
-                    // A client that can do something about it gets it as the server wrote it.
+                    // A client may be able to handle it, so it gets the server's own error.
                     return CallOutcome::Failed(error);
                 }
                 let object = ErrorObject::from_call(&error, Some(&entry.config)).by(OP);
-                let (said, line) = (object.to_json(), object.to_line());
-                let who = beside.server.then(|| who(entry));
+                let (error, line) = (object.to_json(), object.to_line());
+                let who = extras.server.then(|| who(entry));
                 let answer = full_surface::run(&RunResponse {
                     structured: b"null",
-                    error: Some(&said),
+                    error: Some(&error),
                     duration_ms: millis(began),
                     tool: None,
                     backend: who.as_ref(),
@@ -135,10 +135,10 @@ impl View {
             CallOutcome::Cancelled => return CallOutcome::Cancelled,
         };
         let done = self.done(&result, (entry, tool), OP);
-        let wants_result = beside.result || !done.is_plain;
-        let whole = (wants_result && !done.is_kept).then(|| write::one_line(&result));
-        let who = beside.server.then(|| who(entry));
-        let definition = if beside.tool { self.definition(entry, tool) } else { None };
+        let wants_result = extras.result || !done.is_plain;
+        let whole = (wants_result && !done.is_stored).then(|| write::one_line(&result));
+        let who = extras.server.then(|| who(entry));
+        let definition = if extras.tool { self.definition(entry, tool) } else { None };
         let error = done.error.as_ref().map(ErrorObject::to_json);
         let answer = full_surface::run(&RunResponse {
             structured: &done.shown,
@@ -156,7 +156,7 @@ impl View {
         )))
     }
 
-    /// What a server's result comes to.
+    /// Reads a server's result, and stores it if it is too long to show.
     pub(super) fn done<'a>(
         &self,
         result: &'a Bytes,
@@ -169,10 +169,10 @@ impl View {
             let message =
                 format!("the tool {}:{tool} reports an error: {}", entry.name, read.message());
             Some(at(ErrorObject::new(Code::ToolError, message).hint(
-                "These are the tool's own words. Check the arguments with describe_tool, or use another tool.",
+                "This is the tool's own message. Check the arguments with describe_tool, or use another tool.",
             )))
         } else {
-            read.content.and_then(|raw| self.broken_promise(raw, entry, tool)).map(at)
+            read.content.and_then(|raw| self.output_violation(raw, entry, tool)).map(at)
         };
         if self.is_too_long(result) {
             let handle = self.surface.results.put_result(&self.owner(), result.clone());
@@ -182,7 +182,7 @@ impl View {
                 value: read.structured,
                 error,
                 is_plain: read.is_plain,
-                is_kept: true,
+                is_stored: true,
                 others: read.others,
             };
         }
@@ -192,13 +192,13 @@ impl View {
             value: read.structured,
             error,
             is_plain: read.is_plain && !failed,
-            is_kept: false,
+            is_stored: false,
             others: read.others,
         }
     }
 
-    /// What is wrong with a result by the tool's own output schema.
-    fn broken_promise(&self, content: &[u8], entry: &Entry, tool: &str) -> Option<ErrorObject> {
+    /// Validates a result against the tool's own output schema.
+    fn output_violation(&self, content: &[u8], entry: &Entry, tool: &str) -> Option<ErrorObject> {
         if content.len() > MAX_CHECKED {
             return None;
         }
@@ -217,47 +217,46 @@ impl View {
         );
         Some(
             ErrorObject::new(Code::ValidationOutput, message)
-                .hint("The call ran; mcpResult has what it gave. This is a fault of that server.")
+                .hint("The call ran; mcpResult has its result. This is a bug of that server.")
                 .detail("violations", listed),
         )
     }
 
-    /// A tool's definition, as it is described.
     pub(super) fn definition(&self, entry: &Entry, tool: &str) -> Option<Value> {
         let snapshot = self.snapshot();
         Some(full_surface::definition_of(snapshot.known(entry.id)?.tool(tool)?))
     }
 }
 
-/// Longest structured content that is checked: a longer one costs more than a fault of a server is worth.
+/// Longest structured content that is validated: beyond it the check costs too much.
 const MAX_CHECKED: usize = 256 * 1024;
 
-/// What a result comes to.
+/// A server's result, read.
 pub(super) struct RunResult<'a> {
-    /// The value as it is shown: itself, or what stands for it.
+    /// The value or its preview.
     pub(super) shown: Cow<'a, [u8]>,
-    /// The value itself.
+    /// The whole value.
     pub(super) value: Cow<'a, [u8]>,
     pub(super) error: Option<ErrorObject>,
     /// Whether the value is all of the result.
     pub(super) is_plain: bool,
-    /// Whether all of it is kept under a handle.
-    pub(super) is_kept: bool,
-    /// Parts that are no text.
+    /// Whether it is stored under a handle.
+    pub(super) is_stored: bool,
+    /// Content that is not text.
     pub(super) others: Vec<&'a [u8]>,
 }
 
-/// What this gateway does not do, and says so rather than doing something else.
-fn unsupported(asked: &RunRequest<'_>) -> Option<ErrorObject> {
-    let at = |object: ErrorObject| object.detail("tool_id", asked.tool_id.clone());
-    if asked.stream {
+/// The error for options that this gateway does not support.
+fn unsupported(run: &RunRequest<'_>) -> Option<ErrorObject> {
+    let at = |object: ErrorObject| object.detail("tool_id", run.tool_id.clone());
+    if run.stream {
         return Some(at(ErrorObject::new(
             Code::StreamNotSupported,
-            "run_tool does not give results piece by piece",
+            "run_tool does not stream results",
         )
-        .hint("Nothing was run. Leave `stream` out; progress is told to a caller that gives a progress token.")));
+        .hint("Nothing was run. Leave `stream` out; a caller that sends a progress token gets progress notifications.")));
     }
-    asked.has_override.then(|| {
+    run.has_override.then(|| {
         at(ErrorObject::new(
             Code::BackendOverrideInvalid,
             "a tool belongs to one server, and no other can be chosen for it",
