@@ -36,7 +36,7 @@ pub use self::tokens::Tokens;
 use crate::clock::unix_millis;
 use crate::files::FileError;
 use crate::observe::{Event, LoginChange, Observer};
-use crate::web::{Guarded, Plan, SendError, SendErrorKind, TlsError, Tunnel};
+use crate::web::{ClientOptions, GuardedClient, Proxy, SendError, SendErrorKind, TlsError};
 
 /// A token that expires within this time is refreshed before use.
 const REFRESH_BEFORE_EXPIRY: Duration = Duration::from_secs(30);
@@ -155,12 +155,12 @@ impl LoginStorage {
 pub struct Login {
     server: Address,
     options: LoginOptions,
-    plan: Plan,
+    client_options: ClientOptions,
     store: Store,
     tokens: Arc<Tokens>,
     observer: Arc<Observer>,
     /// SSRF-guarded clients for addresses that the server names.
-    guarded: Guarded,
+    guarded: GuardedClient,
     token_lock: tokio::sync::Mutex<()>,
     known: Mutex<Known>,
     /// Notified whenever an authorization flow ends.
@@ -179,23 +179,23 @@ struct Known {
 impl Login {
     /// The login at the server with this address. Touches nothing yet.
     pub fn new(server: Address, options: &HttpOptions, login_storage: &LoginStorage) -> Arc<Login> {
-        let plan = Plan {
+        let client_options = ClientOptions {
             http2: true,
             tls: options.tls.clone(),
-            tunnel: Tunnel::from_surroundings(),
+            proxy: Proxy::from_env(),
             // Logins are rare: a pooled connection would mostly be one the server is just closing.
-            ..Plan::plain(CONNECT_TIMEOUT, 0)
+            ..ClientOptions::new(CONNECT_TIMEOUT, 0)
         };
         let store = Store::new(&login_storage.home, &server, login_storage.keys.clone());
         let options = options.login.clone();
         Arc::new_cyclic(|me| Login {
             server,
             options,
-            plan,
+            client_options,
             store,
             tokens: login_storage.tokens(),
             observer: Arc::clone(&login_storage.observer),
-            guarded: Guarded::default(),
+            guarded: GuardedClient::default(),
             token_lock: tokio::sync::Mutex::default(),
             known: Mutex::default(),
             finished_flows: Notify::new(),

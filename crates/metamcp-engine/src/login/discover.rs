@@ -101,7 +101,7 @@ impl Login {
         let request = web::request(Method::POST, place, headers, Outgoing::of(body))
             .map_err(|error| LoginError::unreachable(place, error))?;
         // The operator configured this address, so the SSRF guard does not apply.
-        let web = Web::new(self.plan.clone())?;
+        let web = Web::new(self.client_options.clone())?;
         let sent = timeout(REQUEST_TIMEOUT, web.send(request)).await;
         let response = sent.map_err(|_| slow(place))?;
         let response = response.map_err(|error| LoginError::unreachable(place, error))?;
@@ -145,7 +145,7 @@ impl Login {
 
     /// An SSRF-guarded client: these addresses come from the server.
     pub(super) fn web(&self) -> Result<Web, LoginError> {
-        Ok(self.guarded.way(&self.server, &self.plan)?)
+        Ok(self.guarded.client(&self.server, &self.client_options)?)
     }
 }
 

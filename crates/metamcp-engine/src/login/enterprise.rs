@@ -17,7 +17,7 @@ use super::grant::refused;
 use super::http_client::{AuthTarget, HttpClientAdapter};
 use super::{Login, LoginError, chain};
 use crate::secrets;
-use crate::web::{Plan, SsrfPolicy, Web};
+use crate::web::{ClientOptions, SsrfPolicy, Web};
 
 impl Login {
     /// Gets an identity assertion from the provider and exchanges it at the authorization server.
@@ -35,7 +35,10 @@ impl Login {
         let issuer = issuer(token.expose())
             .ok_or_else(|| refused_by_provider("`idToken` names no issuer".to_owned()))?;
         // The operator configured this address, so the SSRF guard does not apply.
-        let web = Web::new(Plan { ssrf_policy: SsrfPolicy::Anywhere, ..self.plan.clone() })?;
+        let web = Web::new(ClientOptions {
+            ssrf_policy: SsrfPolicy::Anywhere,
+            ..self.client_options.clone()
+        })?;
         let asked = HttpClientAdapter::new(web, AuthTarget::Enterprise);
         let provider = EmaAuthorizationServer::new(
             issuer,

@@ -283,7 +283,8 @@ impl HttpClientAdapter {
             let response = response.map_err(|error| LoginError::unreachable(place, error))?;
             let (status, location) = (response.status(), response.headers().get(LOCATION).cloned());
             // A body that is too long or breaks off counts as empty.
-            let document = web::whole(response.into_body(), MAX_DOCUMENT).await.unwrap_or_default();
+            let document =
+                web::read_body(response.into_body(), MAX_DOCUMENT).await.unwrap_or_default();
             let mut answer = answered(status, document.to_vec());
             if let Some(location) = location {
                 answer.headers_mut().insert(LOCATION, location);

@@ -28,7 +28,7 @@ use super::delisted;
 use crate::clock::unix_millis;
 use crate::files::{Directory, FileError, component};
 use crate::task;
-use crate::web::{self, Outgoing, Plan, Tunnel, Web};
+use crate::web::{self, ClientOptions, Outgoing, Proxy, Web};
 
 /// How long what is remembered needs no second look.
 const FRESH: u64 = 24 * 60 * 60 * 1000;
@@ -444,8 +444,8 @@ async fn fetch(url: &str, bearer: Option<&Secret>) -> Result<Bytes, String> {
     if !url.starts_with("https://") && !local.iter().any(|start| url.starts_with(start)) {
         return Err("its address is not one of https".to_owned());
     }
-    // Through the tunnel that the surroundings name, as package clients go.
-    let plan = Plan { tunnel: Tunnel::from_surroundings(), ..Plan::plain(CONNECT, 1) };
+    // Through the proxy that the surroundings name, as package clients go.
+    let plan = ClientOptions { proxy: Proxy::from_env(), ..ClientOptions::new(CONNECT, 1) };
     let web = Web::new(plan).map_err(|_| "TLS cannot be set up".to_owned())?;
     let mut request = Request::get(url)
         .header(ACCEPT, "application/json")
@@ -461,7 +461,7 @@ async fn fetch(url: &str, bearer: Option<&Secret>) -> Result<Bytes, String> {
     if answer.status() != StatusCode::OK {
         return Err(format!("status {}", answer.status().as_u16()));
     }
-    let body = web::whole(answer.into_body(), MAX_PAGE).await;
+    let body = web::read_body(answer.into_body(), MAX_PAGE).await;
     body.map_err(|_| "its answer is cut or too long".to_owned())
 }
 

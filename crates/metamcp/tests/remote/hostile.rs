@@ -95,7 +95,7 @@ const HAZARDS: &[Hazard] = &[
         expected_outcome: ExpectedOutcome::Fails("outcome_unknown", 0),
     },
     Hazard {
-        name: "answers with compressed bytes that nobody asked for",
+        name: "sends a compressed body that was not requested",
         respond: |honest, request, exchange| {
             if !is_call(request) {
                 return Ok(false);
