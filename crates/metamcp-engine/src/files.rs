@@ -200,8 +200,8 @@ impl Directory {
     }
 
     /// A file by whose lock processes take turns; it holds nothing and stays.
-    pub fn turnstile(&self, name: &str) -> Result<File, FileError> {
-        system::open_turnstile(&self.inner, name, &self.path.join(name))
+    pub fn open_lock(&self, name: &str) -> Result<File, FileError> {
+        system::open_lock(&self.inner, name, &self.path.join(name))
     }
 
     fn put(&self, name: &str, bytes: &[u8], for_good: bool) -> Result<(), FileError> {

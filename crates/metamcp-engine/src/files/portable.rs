@@ -77,11 +77,7 @@ pub(super) fn create_file(_parent: &Handle, _name: &str, path: &Path) -> Result<
         .map_err(|error| FileError::io("create", path, error))
 }
 
-pub(super) fn open_turnstile(
-    _parent: &Handle,
-    _name: &str,
-    path: &Path,
-) -> Result<File, FileError> {
+pub(super) fn open_lock(_parent: &Handle, _name: &str, path: &Path) -> Result<File, FileError> {
     let opened =
         std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
     opened.map_err(|source| FileError::io("open", path, source))

@@ -95,7 +95,7 @@ pub(super) fn create_file(parent: &Handle, name: &str, path: &Path) -> Result<Fi
         .map_err(|error| FileError::io("create", path, error))
 }
 
-pub(super) fn open_turnstile(parent: &Handle, name: &str, path: &Path) -> Result<File, FileError> {
+pub(super) fn open_lock(parent: &Handle, name: &str, path: &Path) -> Result<File, FileError> {
     let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     openat(parent, name, flags, Mode::S_IRUSR | Mode::S_IWUSR)
         .map(File::from)

@@ -157,7 +157,7 @@ pub(super) async fn lock_file(home: &Path, name: &str) -> Result<LockGuard, Logi
     let (place, file) = (home.to_owned(), name.to_owned());
     let file = blocking(move || {
         let home = Directory::home_or_create(&place)?;
-        home.inside_or_create(FOLDER)?.turnstile(&file)
+        home.inside_or_create(FOLDER)?.open_lock(&file)
     })
     .await?;
     let end = Instant::now() + LOCK_TIMEOUT;
