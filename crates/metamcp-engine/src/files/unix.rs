@@ -1,4 +1,4 @@
-//! Every step relative to an open directory, no link followed, nothing opened that could block.
+//! Every operation relative to an open directory, without following symlinks or blocking.
 
 use std::fs::File;
 use std::io;
@@ -124,7 +124,7 @@ pub(super) fn identity(parent: &Handle, name: &str, _path: &Path) -> Option<Iden
     fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW).ok().map(|stat| identity_of(&stat))
 }
 
-/// Looked up on the open file, so that what is checked is what is read.
+/// Checked on the open file, so that what is checked is what is read.
 pub(super) fn check_private(file: &File, path: &Path) -> Result<(), FileError> {
     let stat = fstat(file).map_err(|error| FileError::io("examine", path, error))?;
     if stat.st_uid != Uid::effective().as_raw() {
