@@ -245,7 +245,7 @@ mod linux {
         use super::*;
 
         #[test]
-        fn a_sandbox_with_less_than_was_asked_for_is_none() {
+        fn a_partially_enforced_sandbox_is_an_error() {
             let kept = |status| stand(&status, false, false);
             assert!(kept(RulesetStatus::FullyEnforced) && kept(RulesetStatus::PartiallyEnforced));
             assert!(!kept(RulesetStatus::NotEnforced));

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn words_for_the_log() {
+    fn log_texts() {
         let because = Some("new namespaces: not permitted".to_owned());
         let words = [
             Tier::Namespace { user: true }.to_string(),

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_counted_and_not_kept() {
+    fn oversized_events_are_counted_and_dropped() {
         let mut events = Events::new(64);
         for _ in 0..1000 {
             events.push(b"data: 0123456789\n");

@@ -202,7 +202,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn questions_are_read_and_written() {
+    fn input_requests_are_parsed_and_written() {
         let result = br#"{"resultType":"input_required","inputRequests":{"who":{"method":"elicitation/create","params":{"message":"?" }},"r":{"method":"roots/list"}},"requestState":"s\n"}"#;
         let read = required(result).unwrap();
         assert_eq!(read.state.as_deref(), Some("s\n"));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_question_is_refused() {
+    fn invalid_input_requests_are_refused() {
         for wrong in [
             r#"{}"#,
             r#"{"inputRequests":[]}"#,
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_can_be_asked_is() {
+    fn input_requests_need_the_clients_capability() {
         let form = Some(&br#"{"mode":"form"}"#[..]);
         let url = Some(&br#"{"mode":"url"}"#[..]);
         let ask = |able: Value, params| permits(&able, "elicitation/create", params);

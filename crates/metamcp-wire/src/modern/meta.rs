@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_replaces_the_clients_words_and_keeps_the_rest() {
+    fn our_meta_replaces_the_clients_and_keeps_the_rest() {
         let ours = ours(
             br#"{"traceparent":"00-1","io.modelcontextprotocol/protocolVersion":"1"}"#,
             br#"{"roots":{}}"#,

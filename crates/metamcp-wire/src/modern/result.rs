@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn types_are_told_apart() {
+    fn result_types_are_distinguished() {
         assert_eq!(kind(b"{}"), Kind::Complete);
         assert_eq!(kind(br#"{"resultType":"complete","content":[]}"#), Kind::Complete);
         assert_eq!(kind(br#"{"a":1,"resultType":"input_required"}"#), Kind::InputRequired);
