@@ -1,4 +1,4 @@
-//! The ladder on servers that will not go.
+//! The shutdown escalation on servers that will not exit.
 
 use std::time::Duration;
 
