@@ -1,16 +1,16 @@
-//! Whether a process tree is doing anything, so that a slow installer is told from a hung one.
-//! Owns: one counter per child.      Never: judges how much is enough.
-//! In: CPU ticks, bytes read and written, bytes on stderr.  Out: a number that moves while there is life.
+//! Whether a process tree is doing anything, to distinguish a slow installer from a hung one.
+//! Owns: one counter per child.      Never: decides how much is enough.
+//! In: CPU ticks, bytes read and written, bytes on stderr.  Out: a counter that changes with activity.
 //! Tests: below, `tests/it/children.rs`.
 
 use std::collections::BTreeMap;
 
 use crate::processes;
 
-/// CPU ticks (of 10 ms) that count as life. An idle runtime with timers uses less in a minute or so.
+/// CPU ticks (of 10 ms) that count as activity. An idle runtime with timers uses less in a minute or so.
 const TICKS: u64 = 5;
 
-/// Bytes through system calls that count as life, more than a timer's wakeups cause.
+/// Bytes through system calls that count as activity, more than a timer's wakeups cause.
 const IO_BYTES: u64 = 16 * 1024;
 
 /// What a tree has used so far.
@@ -21,7 +21,7 @@ pub(crate) struct Usage {
     pub(crate) stderr_bytes: u64,
 }
 
-/// The counter and what moved it last.
+/// The counter and the usage at its last change.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     counter: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    /// Looks at everything below `root` and says where the counter stands.
+    /// Measures everything below `root` and returns the counter.
     pub(crate) fn look(&mut self, root: i32, stderr_bytes: u64) -> u64 {
         let now = processes::descendants(root)
             .into_iter()
@@ -42,7 +42,7 @@ impl Activity {
         self.moved(now, stderr_bytes)
     }
 
-    /// A process that is new or gone is life; so is enough use by those that stayed.
+    /// A new or ended process counts as activity; so does enough usage by the others.
     fn moved(&mut self, now: BTreeMap<i32, Usage>, stderr_bytes: u64) -> u64 {
         let sum = |field: fn(&Usage) -> u64| now.values().map(field).sum::<u64>();
         let usage = Usage { ticks: sum(|u| u.ticks), io_bytes: sum(|u| u.io_bytes), stderr_bytes };

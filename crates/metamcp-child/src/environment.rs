@@ -1,7 +1,7 @@
-//! What a child may see of our environment: lists of names, everything else stays here.
-//! Owns: the lists, and the reason for each name.      Never: lets a value through that carries a password, unless it was asked for by its name.
-//! In: our variables, the server's own, and what it was to get beside the lists.  Out: the child's whole environment.
-//! Tests: below; `tests/it/isolation.rs` asks a real child.
+//! The environment of a child: allowlists of variables of ours; everything else is removed.
+//! Owns: the lists, and the reason for each name.      Never: passes a value with a password, unless its variable was named.
+//! In: our variables, the server's own, and those named in addition to the lists.  Out: the child's whole environment.
+//! Tests: below; `tests/it/isolation.rs` with a real child.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use metamcp_types::pass_env::PassEnv;
 use metamcp_types::secret::names_a_secret;
 
-/// The folder for temporary files in a home of a child's own.
+/// The folder for temporary files in a child's own home.
 pub const TEMPORARY: &str = "tmp";
 
-/// Who and where we are; no program works without these.
+/// Identity and locale; no program works without these.
 const IDENTITY: &[&str] =
     &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ", "LANG", "LANGUAGE"];
 
-/// Where caches, data and sockets live when they are not in the default place: npm and uv would
+/// Locations of caches, data and sockets that differ from the default: npm and uv would
 /// download everything again, and rootless container engines would not be found.
 const PLACES: &[&str] = &[
     "XDG_CACHE_HOME",
@@ -41,7 +41,7 @@ const PLACES: &[&str] = &[
     "DOCKER_API_VERSION",
 ];
 
-/// Version switchers put a stub named `node` or `python` first in `PATH`; it fails without these.
+/// Version managers put a shim named `node` or `python` first in `PATH`; it fails without these.
 const SWITCHERS: &[&str] =
     &["NVM_DIR", "VOLTA_HOME", "PYENV_ROOT", "ASDF_DIR", "ASDF_DATA_DIR", "MISE_DATA_DIR"];
 
@@ -55,8 +55,8 @@ const CERTIFICATES: &[&str] = &[
     "NIX_SSL_CERT_FILE",
 ];
 
-/// Addresses of proxies, mirrors and engines. They can carry `user:password@`, and then they stay
-/// here: a server that needs such a one has it in its own `env`, or names it in `passEnv`.
+/// Addresses of proxies, mirrors and engines. They can contain `user:password@`, and then they are
+/// removed: a server that needs one gets it in its own `env`, or by `passEnv`.
 const ADDRESSES: &[&str] = &[
     "HTTP_PROXY",
     "HTTPS_PROXY",
@@ -69,9 +69,9 @@ const ADDRESSES: &[&str] = &[
     "DOCKER_HOST",
 ];
 
-/// What the tools of developers find their logins, clusters, windows and agents by: names of files, sockets and
-/// accounts, no secrets themselves. A server of the user's own that works without us works behind us; one that was
-/// installed for a model gets none of these.
+/// By these, developer tools find their logins, clusters, displays and agents: names of files, sockets and accounts, no
+/// secrets themselves. A server that the user configured works here as it does without us; one that was installed for a
+/// model gets none of these.
 const TOOLS: &[&str] = &[
     "SSH_AUTH_SOCK",
     "SSH_AGENT_PID",
@@ -138,7 +138,7 @@ const WINDOWS: &[&str] = &[
 #[cfg(not(windows))]
 const WINDOWS: &[&str] = &[];
 
-/// The environment of a child: what the list lets through of `ours`, then the server's `own`, which wins.
+/// The environment of a child: the allowed ones of `ours`, then the server's `own`, which win.
 pub fn for_child(
     ours: impl IntoIterator<Item = (OsString, OsString)>,
     own: &[(OsString, OsString)],
@@ -149,7 +149,7 @@ pub fn for_child(
     all.into_iter().collect()
 }
 
-/// The environment of a server. One with a `home` of its own never gets more than the least, whatever was asked for.
+/// The environment of a server. One with its own `home` never gets more than the minimum, whatever is configured.
 pub fn for_server(
     ours: impl IntoIterator<Item = (OsString, OsString)>,
     own: &[(OsString, OsString)],
@@ -165,13 +165,13 @@ pub fn for_server(
     all.into_iter().collect()
 }
 
-/// Whether a server of the user's own gets a variable of ours.
+/// Whether a server that the user configured gets a variable of ours.
 pub fn passes(name: &OsStr, value: &OsStr, pass: &PassEnv) -> bool {
     let Some(known) = name.to_str() else { return *pass == PassEnv::All };
     if value.to_string_lossy().starts_with("()") {
         return false;
     }
-    // What another gateway told us about itself is not for those below us.
+    // What another gateway told us about itself is not for the servers below us.
     if known.starts_with("METAMCP_") && *pass == PassEnv::All {
         return false;
     }
@@ -181,21 +181,21 @@ pub fn passes(name: &OsStr, value: &OsStr, pass: &PassEnv) -> bool {
         || may_pass(name, value)
 }
 
-/// Whether a variable is one that servers usually get, but is kept back because its value carries a password.
+/// Whether a variable that servers usually get is removed because its value contains a password.
 pub fn is_kept_back(name: &OsStr, value: &OsStr) -> bool {
     let upper = name.to_string_lossy().to_ascii_uppercase();
     ADDRESSES.contains(&upper.as_str()) && !may_pass(name, value)
 }
 
-/// Whether a variable is kept from the servers of the user's own file although it sounds like what one of them may
-/// need: a token, a key, a password.
+/// Whether a variable is withheld from the user's own servers although one of them may need it, judging by its name: a
+/// token, a key, a password.
 pub fn is_withheld_secret(name: &OsStr, value: &OsStr, pass: &PassEnv) -> bool {
     let Some(known) = name.to_str() else { return false };
     let is_ours = known.starts_with("METAMCP_") || known.starts_with("_METAMCP");
     !is_ours && names_a_secret(known) && !value.is_empty() && !passes(name, value, pass)
 }
 
-/// The names of every list, for the page that tells of them: what it is, and what is in it.
+/// The names on every list with its title, for the documentation.
 pub fn lists() -> Vec<(&'static str, Vec<&'static str>)> {
     vec![
         ("Every server", IDENTITY.to_vec()),
@@ -207,8 +207,8 @@ pub fn lists() -> Vec<(&'static str, Vec<&'static str>)> {
     ]
 }
 
-/// The same for a child that is to take `home` for the user's: whatever would lead it into the real one stays here,
-/// since it could not read what it finds there.
+/// The same for a child with `home` in place of the user's: paths into the real one are removed, since it could not read
+/// them.
 pub fn for_child_at(
     ours: impl IntoIterator<Item = (OsString, OsString)>,
     own: &[(OsString, OsString)],
@@ -227,15 +227,15 @@ pub fn for_child_at(
     for_child(ours, &all)
 }
 
-/// Files of certificates that our own variables name, which a child behind walls has to read too.
+/// Certificate files that our own variables name, which a sandboxed child has to read too.
 pub fn certificate_files() -> Vec<PathBuf> {
     CERTIFICATES.iter().filter_map(|name| std::env::var_os(name).map(PathBuf::from)).collect()
 }
 
-/// Whether a variable of ours may reach a child that did not ask for it.
+/// Whether a variable of ours is passed to a child by default.
 fn may_pass(name: &OsStr, value: &OsStr) -> bool {
     let (Some(name), value) = (name.to_str(), value.to_string_lossy()) else { return false };
-    // Old shells export functions as values that begin so, and run them on import.
+    // Old shells export functions as values with this prefix, and run them on import.
     if value.starts_with("()") {
         return false;
     }
@@ -255,8 +255,8 @@ fn may_pass(name: &OsStr, value: &OsStr) -> bool {
     either_case(ADDRESSES) && !carries_a_password(&value)
 }
 
-/// Whether an address has a password in it. In front of `@` stands one behind a colon, and over HTTP also alone, as a
-/// token; `ssh://me@host` names only a user. A password may hold any character, so the last `@` counts.
+/// Whether an address contains a password: after a colon before `@`, and over HTTP also alone, as a token; `ssh://me@host`
+/// names only a user. A password may contain any character, so the last `@` counts.
 fn carries_a_password(address: &str) -> bool {
     let (scheme, rest) = address.split_once("://").unwrap_or(("http", address));
     let Some((user, _)) = rest.rsplit_once('@') else { return false };
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_kept_back_for_its_password_and_not_for_its_user() {
+    fn an_address_with_a_password_is_removed_but_not_one_with_a_user() {
         for (value, is_kept) in [
             ("ssh://me@host", false),
             ("ssh://me@host/run/docker.sock", false),
@@ -333,14 +333,14 @@ mod tests {
         for name in ["SSH_AUTH_SOCK", "KUBECONFIG", "DBUS_SESSION_BUS_ADDRESS", "XDG_DATA_DIRS"] {
             assert!(!narrow.contains(&name.to_owned()), "{name}");
         }
-        // Walls are stronger than any wish.
+        // The sandbox takes precedence over the configuration.
         let home = Some(Path::new("/own"));
         let walled = names(for_server(ours(), &[], &PassEnv::All, home));
         assert!(!walled.contains(&"GITHUB_TOKEN".to_owned()), "{walled:?}");
     }
 
     #[test]
-    fn what_is_named_is_passed_whatever_it_holds() {
+    fn a_named_variable_is_passed_whatever_its_value() {
         let ours = vars(&[
             ("GITHUB_TOKEN", "s"),
             ("AWS_SECRET_ACCESS_KEY", "s"),
@@ -360,9 +360,9 @@ mod tests {
         assert!(!is_kept_back("https_proxy".as_ref(), "http://c".as_ref()));
     }
 
-    /// The page that tells users of it names every variable and no other.
+    /// The documentation names every variable and no other.
     #[test]
-    fn the_page_has_the_lists() {
+    fn the_documentation_has_the_lists() {
         let page = include_str!("../../../docs/environment.md");
         for (title, names) in lists() {
             let row = format!("| {title} | {} |", names.join(", "));
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leads_out_of_a_home_of_its_own() {
+    fn no_variable_leads_out_of_a_childs_own_home() {
         let ours = vars(&[
             ("PATH", "/bin"),
             ("HOME", "/me"),

@@ -1,16 +1,16 @@
 //! Child processes that cannot outlive the gateway or hurt it.
-//! Owns: starting, holding, signalling and burying them.      Never: knows what they say, retries, decides when.
+//! Owns: starting, containing, signalling and reaping them.      Never: reads their messages, retries, decides when.
 //! In: a [`Spec`].  Out: a [`Child`]: two pipes, and a [`Handle`] on everything that descends from it.
 //! Tests: `tests/it/`, with real processes.
 //!
 //! The gateway only ever starts its own binary, as a shim; the shim starts the server. A socket between
 //! the two carries orders, and a pipe that one sleeping thread of the gateway holds is the lifeline: when
-//! either closes, for whatever reason, the shim kills all that descends from it. `shim.rs` tells the
+//! either closes, for whatever reason, the shim kills all its descendants. `shim.rs` explains the
 //! stages, `supervisor.rs` the gateway's side, `supervisor/lifeline.rs` why there is a pipe as well.
 //!
-//! What holds, on Linux: nothing of a server survives the gateway's death, however it came, nor the
-//! death of its shim, whatever sessions and orphans it made. With namespaces the kernel sees to that.
-//! Without them a server of the same user remains able to kill the gateway *and* its shim, or to stop
+//! The guarantee on Linux: nothing of a server survives the gateway's death, however it came, nor the
+//! death of its shim, whatever sessions and orphans it made. With namespaces the kernel ensures that.
+//! Without them a server of the same user can still kill the gateway *and* its shim, or stop
 //! its shim over and over while somebody kills the gateway; then what it started may live on.
 //! Elsewhere see `shim/kill.rs` (the server's process group, on macOS) and `windows.rs` (the server
 //! alone).

@@ -1,5 +1,5 @@
-//! What the gateway and its shims say to each other over the control socket, and a shim to its last stage.
-//! Owns: the encoding.      Never: writes, waits for more than it is handed; a closed socket is the one message it cannot hold.
+//! The protocol between the gateway and its shims over the control socket, and between a shim and its last stage.
+//! Owns: the encoding.      Never: does I/O; a closed socket is the one message without an encoding.
 //! In: frames.  Out: messages.      A frame is a length, a tag and a body, all little-endian.
 //! Tests: below.
 
@@ -40,7 +40,7 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    /// What an order to start says behind its header, which was read already.
+    /// Reads an order to start, after its header.
     pub(crate) fn read_behind(first: [u8; HEADER], mut from: impl Read) -> io::Result<Start> {
         let (length, tag) = header(first)?;
         let mut body = vec![0; length];
@@ -56,16 +56,25 @@ impl Start {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Report {
     /// The first stage made a namespace; this is its init, as the gateway sees it.
-    Born { pid: i32 },
+    Born {
+        pid: i32,
+    },
     /// The server runs; its pid as the shim sees it.
-    Started { pid: i32 },
-    /// It does not, and nothing of it is left.
-    Failed { stage: Stage, errno: i32 },
-    /// The leader ended.
-    Exited { code: Option<i32>, signal: Option<i32> },
+    Started {
+        pid: i32,
+    },
+    /// The start failed, and nothing of it is left.
+    Failed {
+        stage: Stage,
+        errno: i32,
+    },
+    Exited {
+        code: Option<i32>,
+        signal: Option<i32>,
+    },
 }
 
-/// Where a start went wrong.
+/// The step at which a start failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Stage {
@@ -83,7 +92,7 @@ pub(crate) enum Stage {
     Directory = 6,
     /// Executing the program.
     Exec = 7,
-    /// Giving up the rest of the disk.
+    /// Restricting file access.
     Sandbox = 8,
 }
 
@@ -103,7 +112,7 @@ impl Stage {
         Stage::ALL.into_iter().find(|&stage| stage as u8 == byte)
     }
 
-    /// The words of the log.
+    /// For the log.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Stage::Unshare => "new namespaces",
@@ -123,7 +132,6 @@ impl Stage {
     }
 }
 
-/// The length of the body that follows a header, and its tag.
 pub(crate) fn header(bytes: [u8; HEADER]) -> io::Result<(usize, u8)> {
     let [a, b, c, d, tag] = bytes;
     let length = u32::from_le_bytes([a, b, c, d]) as usize;
@@ -134,7 +142,6 @@ pub(crate) fn header(bytes: [u8; HEADER]) -> io::Result<(usize, u8)> {
 }
 
 impl Order {
-    /// The frame of this order.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut body = Body::default();
         let tag = match self {
@@ -173,7 +180,6 @@ impl Order {
         body.frame(tag)
     }
 
-    /// The order in a frame.
     pub(crate) fn decode(tag: u8, body: &[u8]) -> io::Result<Order> {
         let mut rest = Rest(body);
         let order = match tag {
@@ -209,7 +215,6 @@ impl Order {
 }
 
 impl Report {
-    /// The frame of this report.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut body = Body::default();
         let tag = match *self {
@@ -235,7 +240,7 @@ impl Report {
         body.frame(tag)
     }
 
-    /// Takes the first whole report out of what was received so far.
+    /// Takes the first complete report from the received bytes.
     pub(crate) fn take(inbox: &mut Vec<u8>) -> io::Result<Option<Report>> {
         let Some(first) = inbox.first_chunk::<HEADER>() else { return Ok(None) };
         let (length, tag) = header(*first)?;

@@ -1,20 +1,19 @@
-//! Walls around a server: of the disk it has the system's folders and its own, of the machine's sockets the network's.
-//! Owns: which folders are the system's, raising the walls, proving that they stand.      Never: runs with less than was asked for.
-//! In: `SandboxPolicy`.  Out: this process behind them for good, with all that it becomes and starts; or why not.
-//! Tests: `tests/it/sandbox_policy.rs`, with a real process.
+//! The sandbox of a server process: file access to the system's folders and its own, sockets only for the network.
+//! Owns: the list of system folders, enforcing the policy, verifying it.      Never: runs with less than the policy demands.
+//! In: `SandboxPolicy`.  Out: this process restricted for good, with everything it executes; or why not.
+//! Tests: `tests/it/process_sandbox.rs`, with a real process.
 //!
-//! Files are kept by Landlock, which needs no rights and no namespace. It also keeps a server from signalling and
-//! tracing what is outside, and so from reading the variables of other processes; for root, who may look at every
-//! process, the process namespace does that, which root has by default. What Landlock does not know are sockets that
-//! have a path: the agent with the keys and the keychain listen on those. Making one is therefore refused by
-//! seccomp, and so are the other ways to make one, and the keys that the kernel keeps for the user. The network stays
-//! as it is. Mode and times of a file are beyond both: who owns it can change them.
+//! Landlock restricts file access; it needs no privileges and no namespace. It also prevents a server from signalling and
+//! tracing outside processes, and so from reading their environment; for root, who may trace every process, the process
+//! namespace does that, which root has by default. Landlock does not cover Unix sockets with a path, on which key agents
+//! and keychains listen. So seccomp forbids creating one, the other ways to get one, and the kernel's keyrings. The network
+//! stays open. Mode and times of a file are covered by neither: its owner can change them.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// What every program may read and run: the system, and what tells names of hosts and of users. Not `/run`, `/var`,
-/// `/tmp` and the homes, where others keep what is theirs.
+/// What every program may read and run: the system, and host and user lookup. Not `/run`, `/var`, `/tmp` and the homes,
+/// which contain the files of others.
 const SYSTEM: [&str; 21] = [
     "/usr",
     "/bin",
@@ -28,7 +27,7 @@ const SYSTEM: [&str; 21] = [
     "/nix/store",
     "/gnu/store",
     "/snap",
-    // What belongs to other processes in there is kept from us by the rule against tracing.
+    // Landlock's rule against tracing protects the entries of other processes.
     "/proc",
     "/sys",
     // Where `/etc/resolv.conf` may point.
@@ -36,35 +35,34 @@ const SYSTEM: [&str; 21] = [
     "/run/resolvconf",
     "/run/NetworkManager",
     "/mnt/wsl/resolv.conf",
-    // Where programs of NixOS are found.
+    // Programs on NixOS.
     "/run/current-system",
     "/run/wrappers",
     "/var/cache/fontconfig",
 ];
 
-/// What every program may read and write. No terminals: what the user types in one could be read from it.
+/// What every program may read and write. No terminals: user input could be read from one.
 #[cfg(target_os = "linux")]
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// Whether a file is in one of the folders that every program may read.
 pub fn is_system_path(path: &Path) -> bool {
     SYSTEM.iter().any(|system| path.starts_with(system))
 }
 
-/// Whether walls can be had here; if not, why, in words for the user.
+/// Whether a sandbox is available here; if not, why, as text for the user.
 #[cfg(target_os = "linux")]
 pub fn available() -> Result<(), String> {
     linux::available()
 }
 
-/// Whether walls can be had here; if not, why, in words for the user.
+/// Whether a sandbox is available here; if not, why, as text for the user.
 #[cfg(not(target_os = "linux"))]
 pub fn available() -> Result<(), String> {
-    Err("they are made of Landlock, which only Linux has".to_owned())
+    Err("it requires Landlock, which only Linux has".to_owned())
 }
 
-/// What a program needs that lies outside of the system's folders: itself, and the libraries beside it. `bin/node` of
-/// a version switcher is such a one. Nothing else of the folder it is in, which may be the user's home.
+/// What a program needs outside of the system's folders: itself, and the libraries beside it, as with `bin/node` of a
+/// version manager. Nothing else of its folder, which may be the user's home.
 pub fn runtime(program: &Path) -> Vec<PathBuf> {
     let Ok(real) = program.canonicalize() else { return Vec::new() };
     if is_system_path(&real) {
@@ -72,7 +70,7 @@ pub fn runtime(program: &Path) -> Vec<PathBuf> {
     }
     let base = real.parent().filter(|bin| bin.ends_with("bin")).and_then(Path::parent);
     let libraries = base.into_iter().flat_map(|base| [base.join("lib"), base.join("lib64")]);
-    // Homebrew keeps each program in a cellar of its own, and its libraries in others.
+    // Homebrew has a cellar for each program, and its libraries in others.
     let brewed = real.ancestors().find(|folder| folder.ends_with("Cellar"));
     let brewed = brewed.into_iter().flat_map(|cellar| {
         let beside = |name: &str| cellar.with_file_name(name);
@@ -83,7 +81,6 @@ pub fn runtime(program: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// A program as `PATH` finds it.
 pub fn in_path(program: &OsStr) -> Option<PathBuf> {
     let given = Path::new(program);
     if given.components().count() > 1 {
@@ -131,16 +128,16 @@ mod linux {
 
     use super::{DEVICES, SYSTEM};
 
-    /// The newest interface whose rights are handled; what an older kernel does not know is left out there.
+    /// The newest ABI whose rights are used; an older kernel skips those it does not know.
     const RIGHTS: ABI = ABI::V6;
-    /// The oldest that can keep files from being read and written.
+    /// The oldest ABI that can restrict reading and writing.
     const LEAST: ABI = ABI::V1;
 
-    /// On x86-64 each call has a second number, with this bit, for programs of the x32 kind. Any program may use it.
+    /// On x86-64 each system call has a second number, with this bit, for the x32 ABI. Any program may use it.
     const X32: i64 = 0x4000_0000;
 
     pub(super) fn available() -> Result<(), String> {
-        // Makes rules and lets them go: nothing of this process changes.
+        // Creates a ruleset and drops it: nothing of this process changes.
         let made = Ruleset::default()
             .set_compatibility(CompatLevel::HardRequirement)
             .handle_access(AccessFs::from_all(LEAST))
@@ -151,7 +148,7 @@ mod linux {
         })
     }
 
-    /// Gives up all of the disk that is not within the walls.
+    /// Restricts this process to the policy.
     pub(crate) fn enforce(sandbox_policy: &SandboxPolicy) -> io::Result<()> {
         let status = restrict(sandbox_policy).map_err(io::Error::other)?;
         let all = sandbox_policy.reads.iter().chain(&sandbox_policy.writes);
@@ -162,8 +159,8 @@ mod linux {
         refuse(refused(knows_truncation())?).map_err(io::Error::other)
     }
 
-    /// Whether the walls stand. The kernel's word is not enough: opening the root proves it, unless somebody named the
-    /// root itself.
+    /// Whether the sandbox is effective. The kernel's status is not enough: failing to open the root proves it, unless the
+    /// policy allows the root itself.
     fn stand(status: &RulesetStatus, root_is_named: bool, root_opens: bool) -> bool {
         *status != RulesetStatus::NotEnforced && (root_is_named || !root_opens)
     }
@@ -183,7 +180,7 @@ mod linux {
         Ok(status.ruleset)
     }
 
-    /// Whether the kernel keeps files from being cut short by name; those before 6.2 do not.
+    /// Whether Landlock covers truncation by path; kernels before 6.2 do not.
     fn knows_truncation() -> bool {
         let made = Ruleset::default()
             .set_compatibility(CompatLevel::HardRequirement)
@@ -191,24 +188,24 @@ mod linux {
         made.and_then(Ruleset::create).is_ok()
     }
 
-    /// System calls, each with the arguments by which it is refused; without any it always is.
+    /// Forbidden system calls, each with the arguments for which it is; without any it always is.
     type Refused = BTreeMap<i64, Vec<SeccompRule>>;
 
-    /// What reaches over the walls in ways that Landlock does not know. Pairs of streams, which programs make to speak
-    /// to what they start, stay: they lead nowhere else.
+    /// What bypasses Landlock. Socket pairs of streams, by which programs talk to their children, stay allowed: they lead
+    /// nowhere else.
     fn refused(knows_truncation: bool) -> io::Result<Refused> {
         let unix = u64::from(libc::AF_UNIX.unsigned_abs());
         let is_unix = || condition(0, SeccompCmpOp::Eq, unix);
-        // A socket of datagrams sends to any path, also one of a pair. Raw ones are the same under another number, which
-        // is the next; flags are in the bits above.
+        // A datagram socket can send to any path, also one of a pair. Raw ones are the same with the next number; flags are in
+        // the bits above.
         let datagram = u64::from(libc::SOCK_DGRAM.unsigned_abs());
         let is_datagram = condition(1, SeccompCmpOp::MaskedEq(0b1110), datagram)?;
         let mut refused = BTreeMap::from([
             (libc::SYS_socket, vec![rule(vec![is_unix()?])?]),
             (libc::SYS_socketpair, vec![rule(vec![is_unix()?, is_datagram])?]),
-            // Opens sockets without that call.
+            // Opens sockets without that system call.
             (libc::SYS_io_uring_setup, Vec::new()),
-            // The kernel keeps keys for all processes of a user.
+            // The kernel stores keys for all processes of a user.
             (libc::SYS_keyctl, Vec::new()),
             (libc::SYS_add_key, Vec::new()),
             (libc::SYS_request_key, Vec::new()),
@@ -245,18 +242,18 @@ mod linux {
         use super::*;
 
         #[test]
-        fn a_sandbox_with_less_than_was_asked_for_is_none() {
+        fn a_partially_enforced_sandbox_is_an_error() {
             let kept = |status| stand(&status, false, false);
             assert!(kept(RulesetStatus::FullyEnforced) && kept(RulesetStatus::PartiallyEnforced));
             assert!(!kept(RulesetStatus::NotEnforced));
             assert!(!stand(&RulesetStatus::NotEnforced, true, true));
-            // Whatever the kernel says: who still opens the root is not behind anything.
+            // Whatever the kernel says: a process that can open the root is not restricted.
             assert!(!stand(&RulesetStatus::FullyEnforced, false, true));
             assert!(stand(&RulesetStatus::FullyEnforced, true, true));
         }
 
         #[test]
-        fn no_call_is_refused_under_one_of_its_numbers_only() {
+        fn every_number_of_a_forbidden_call_is_refused() {
             let (new, old) = (refused(true).unwrap(), refused(false).unwrap());
             assert!(!new.contains_key(&libc::SYS_truncate));
             assert!(old[&libc::SYS_truncate].is_empty(), "whatever its arguments");

@@ -1,12 +1,12 @@
-//! The process tree as the kernel shows it: who is whose child, how busy, in which session.
+//! The process tree from `/proc`: parents, CPU usage, sessions.
 //! Owns: reading `/proc`.      Never: signals anything, caches anything.
-//! In: a pid.  Out: its descendants and their figures, as of a moment ago.
-//! Tests: below; everything in `tests/it/` stands on it.
+//! In: a pid.  Out: its descendants and their usage, as of a moment ago.
+//! Tests: below; everything in `tests/it/` uses it.
 
 use std::fs::{self, File};
 use std::io::Read;
 
-/// More than the kernel says of a process in one line. Read in one piece: a file of unknown length comes in six.
+/// Longer than the line of a process. Read in one piece: a file of unknown length would take six reads.
 const LINE: usize = 1024;
 
 /// The fields of `/proc/<pid>/stat` that matter here.
@@ -21,16 +21,16 @@ pub(crate) struct Stat {
     pub(crate) started: u64,
 }
 
-/// What the kernel says of a process; `None` once it is gone.
+/// What the kernel reports of a process; `None` once it is gone.
 pub(crate) fn stat(pid: i32) -> Option<Stat> {
     let mut line = [0; LINE];
     let read = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
-    // A name may be any bytes; those that are no text become something else, and are not looked at.
+    // A name may be any bytes; invalid UTF-8 is replaced, and not used.
     parse_stat(&String::from_utf8_lossy(&line[..read]))
 }
 
 fn parse_stat(line: &str) -> Option<Stat> {
-    // The name is in parentheses and may hold anything, parentheses and spaces too.
+    // The name is in parentheses and may contain anything, parentheses and spaces too.
     let (_, fields) = line.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
@@ -53,7 +53,7 @@ fn listed(pid: i32) -> Vec<i32> {
     let mut found = Vec::new();
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return found };
     for thread in threads.flatten() {
-        // One that is gone meanwhile has none.
+        // A thread that is gone meanwhile has none.
         let list = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
         found.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
     }
@@ -73,7 +73,6 @@ fn of(family: &[(i32, i32)], parent: i32) -> Vec<i32> {
     family.iter().filter(|(of, _)| *of == parent).map(|&(_, pid)| pid).collect()
 }
 
-/// Every process there is.
 fn all() -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
@@ -84,13 +83,13 @@ pub(crate) fn descendants(root: i32) -> Vec<i32> {
     if has_children_list() {
         return below(root, listed);
     }
-    // Every process is looked at, but once for the whole tree.
+    // Reads every process, but once for the whole tree.
     let family = family(all());
     below(root, |parent| of(&family, parent))
 }
 
-/// The same among processes that are younger than `root`, as its descendants are until pids begin anew. Where every
-/// process has to be looked at, most are not.
+/// The same among processes younger than `root`, as its descendants are until pids wrap around. If every process has to be
+/// read, this skips most.
 pub(crate) fn younger_descendants(root: i32) -> Vec<i32> {
     if has_children_list() {
         return below(root, listed);
@@ -106,7 +105,7 @@ fn below(root: i32, children: impl Fn(i32) -> Vec<i32>) -> Vec<i32> {
     let mut next = 0;
     while let Some(&pid) = found.get(next) {
         for child in children(pid) {
-            // A process that is handed on between two reads may show up twice.
+            // A process that is reparented between two reads may appear twice.
             if !found.contains(&child) {
                 found.push(child);
             }
@@ -116,7 +115,7 @@ fn below(root: i32, children: impl Fn(i32) -> Vec<i32>) -> Vec<i32> {
     found
 }
 
-/// Bytes read and written by a process, system calls of any kind.
+/// Bytes read and written by a process, through any system call.
 pub(crate) fn io_bytes(pid: i32) -> u64 {
     let Ok(text) = fs::read_to_string(format!("/proc/{pid}/io")) else { return 0 };
     text.lines()
@@ -149,8 +148,8 @@ mod tests {
     }
 
     #[test]
-    fn all_generations_are_found_once_and_a_circle_ends() {
-        // Processes are handed on while the tree is read, so what was read can contradict itself.
+    fn all_generations_are_found_once_and_a_loop_ends() {
+        // Processes are reparented while the tree is read, so the result can be inconsistent.
         let family = [(1, 2), (2, 3), (3, 4), (4, 2), (1, 3), (9, 10)];
         assert_eq!(below(1, |parent| of(&family, parent)), [2, 3, 4]);
         assert_eq!(below(7, |parent| of(&family, parent)), [0; 0]);

@@ -1,11 +1,11 @@
-//! From `npx` or `uvx` to the program they would run, where that is installed already.
-//! Owns: the look into npm's and uv's directories.      Never: runs anything, downloads, asks a registry.
+//! From `npx` or `uvx` to the program they would run, if it is installed already.
+//! Owns: reading npm's and uv's directories.      Never: runs anything, downloads, asks a registry.
 //! In: a `Spec`.  Out: another `Spec` that skips the installer, or `None`: run what was written.
 //! Tests: `resolve/tests.rs`.
 //!
 //! The installer would stay in memory next to its server (90 MB for npm) and take a second per start.
-//! Whatever is not plainly understood stays as written: an unknown flag, a version range, a package
-//! that is not there, an install that is not finished.
+//! Anything unusual runs as written: an unknown flag, a version range, a package
+//! that is not there, an unfinished install.
 
 mod npx;
 mod uvx;
@@ -28,10 +28,10 @@ pub fn resolve(spec: &Spec) -> Option<Spec> {
     resolve_in(spec, &Surroundings::of(spec)?)
 }
 
-/// Longest file that is read; a `package.json` beyond this is not one.
+/// Longest file read; a `package.json` beyond this is not one.
 const LONGEST_FILE: u64 = 4 * 1024 * 1024;
 
-/// How long an answer to "the newest version" holds. npx notes each of its runs in the install's
+/// How long "the newest version" is reused. npx records each of its runs in the install's
 /// `package.json`; after this long it runs again itself, and asks the registry.
 const FRESH: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -85,7 +85,7 @@ impl Surroundings {
         })
     }
 
-    /// Whether a file was written lately. A time in the future counts as now.
+    /// Whether a file was written recently. A time in the future counts as now.
     fn is_fresh(&self, file: &Path) -> bool {
         let written = fs::metadata(file).and_then(|metadata| metadata.modified());
         written.is_ok_and(|at| self.now.duration_since(at).unwrap_or_default() < FRESH)
@@ -106,14 +106,14 @@ fn resolve_in(spec: &Spec, around: &Surroundings) -> Option<Spec> {
     Some(Spec { program: command.program, args: all, ..spec.clone() })
 }
 
-/// What to execute in the installer's place; the server's own arguments follow.
+/// What to execute instead of the installer; the server's own arguments follow.
 #[derive(Debug, PartialEq, Eq)]
 struct Command {
     program: OsString,
     args: Vec<OsString>,
 }
 
-/// How to run a file that was meant to be executed: by its interpreter where that is known, so that no
+/// How to run a script: by its interpreter if known, so that no
 /// shell or `env` comes between.
 fn command_for(
     entry: &Path,

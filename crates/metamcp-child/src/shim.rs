@@ -1,6 +1,6 @@
 //! The shim: our own binary started again, standing between the gateway and one server.
 //! Owns: the server's whole process tree.      Never: touches the server's bytes, starts threads, outlives the gateway.
-//! In: orders on the control socket, which it finds as its stdin; the socket's end is an order too.  Out: reports.
+//! In: orders on the control socket, which is its stdin; closing it is an order too.  Out: reports.
 //! Tests: `tests/it/`.
 //!
 //! One server takes up to three stages, each a fresh execution of this binary, because a single
@@ -31,7 +31,7 @@ use nix::unistd;
 
 use crate::message::{Report, Stage};
 
-/// What a shim is called in a list of processes, where its path would say nothing.
+/// The name of a shim in a process list, where its path would say nothing.
 pub(crate) const NAME: &str = "metamcp-shim";
 
 /// Stage names, as given on the command line of the shim.
@@ -43,7 +43,7 @@ pub(crate) const USER: &str = "user";
 pub(crate) const INIT: &str = "init";
 pub(crate) const EXEC: &str = "exec";
 
-/// The exit code of a shim that left nothing behind. Any other end makes the gateway look for itself.
+/// The exit code of a shim that left nothing behind. After any other the gateway checks itself.
 pub(crate) const CLEAN: i32 = 0;
 
 /// The exit code of a shim that was started by hand or lost its gateway before it began.
@@ -98,8 +98,8 @@ pub(crate) fn this_binary() -> PathBuf {
     }
 }
 
-/// Closes whatever our starter leaked into us, so that the server cannot find it. Only the three
-/// standard descriptors are meant to be here, and nothing of ours is open yet.
+/// Closes descriptors leaked by our parent, so that the server does not inherit them. Only the three
+/// standard descriptors are meant to be open, and nothing of ours is open yet.
 fn close_inherited() {
     let listed: Vec<RawFd> = fs::read_dir(descriptors()).map_or_else(
         |_| Vec::new(),
@@ -145,18 +145,18 @@ fn take_outputs() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((stdout, stderr))
 }
 
-/// Sends a report. If nobody listens any more, the closed socket says so elsewhere.
+/// Sends a report. If nobody listens any more, the closed socket shows that elsewhere.
 fn report(mut control: &UnixStream, report: Report) {
     control.write_all(&report.encode()).ok();
 }
 
-/// Reports a failed step and gives the exit code that follows.
+/// Reports a failed step and returns the exit code.
 fn failed(control: &UnixStream, stage: Stage, error: &io::Error) -> i32 {
     report(control, Report::Failed { stage, errno: errno(error) });
     CLEAN
 }
 
-/// The number of an error; what has none was refused before the kernel saw it.
+/// The error number; an error without one was refused before the kernel saw it.
 fn errno(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(nix::libc::EINVAL)
 }

@@ -1,5 +1,5 @@
-//! The face of this crate: start a child, hold it, wait for it, end it.
-//! Owns: what callers keep in their hands.      Never: does the work; that is `supervisor.rs`'s.
+//! The API of this crate: start a child, hold it, wait for it, end it.
+//! Owns: the types that callers hold.      Never: does the work; `supervisor.rs` does.
 //! In: `Spec`, `Escalation`.  Out: `Child`, `Handle`, `ExitWatch`.
 //! Tests: `tests/it/`.
 
@@ -22,12 +22,11 @@ use crate::spec::{Containment, Exit, ShimCommand, SpawnError, Spec, Tier};
 use crate::stderr_tail::StderrTail;
 use crate::supervisor::{self, Request, Requests};
 
-/// The way to a server's stdin; dropping it is what the server sees as the end of input.
+/// A server's stdin; dropping it is the end of input for the server.
 pub type Stdin = pipe::Sender;
-/// The way from a server's stdout.
 pub type Stdout = pipe::Receiver;
 
-/// Starts children, from one thread of its own. Cheap to clone.
+/// Starts children, on its own thread. Cheap to clone.
 #[derive(Clone)]
 pub struct Spawner {
     requests: Requests,
@@ -39,7 +38,7 @@ impl Spawner {
     /// child's death notice to the thread that started it, not to the process.
     ///
     /// Makes this process the adopter of orphaned descendants, so that what a killed shim leaves
-    /// behind comes here to be ended.
+    /// behind is killed here.
     pub fn start(shim: ShimCommand, containment: Containment) -> io::Result<Spawner> {
         let tier = Arc::new(Mutex::new(Tier::Untried));
         let requests = supervisor::start(shim, containment, tier.clone())?;
@@ -75,13 +74,13 @@ impl Spawner {
         })
     }
 
-    /// How children are held, as far as that was tried.
+    /// How children are contained, as far as that was tried.
     pub fn tier(&self) -> Tier {
         self.tier.lock().clone()
     }
 }
 
-/// Refuses what no kernel interface can carry, before anything is started for it.
+/// Refuses what cannot be passed to the kernel, before anything is started.
 fn check(spec: &Spec) -> Result<(), SpawnError> {
     let has_nul = |text: &OsStr| text.as_bytes().contains(&0);
     let bad_name = |name: &OsStr| name.is_empty() || name.as_bytes().contains(&b'=');
@@ -103,25 +102,19 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// A running server: its streams and a handle.
 pub struct Child {
-    /// Towards the server.
     pub stdin: Stdin,
-    /// From the server.
     pub stdout: Stdout,
     handle: Handle,
 }
 
-/// A [`Child`] taken apart, so that each stream can belong to its own task.
+/// The parts of a [`Child`], so that each stream can belong to its own task.
 pub struct Parts {
-    /// Towards the server.
     pub stdin: Stdin,
-    /// From the server.
     pub stdout: Stdout,
-    /// Everything else.
     pub handle: Handle,
 }
 
 impl Child {
-    /// Takes the child apart.
     pub fn into_parts(self) -> Parts {
         Parts { stdin: self.stdin, stdout: self.stdout, handle: self.handle }
     }
@@ -152,8 +145,8 @@ impl Child {
     }
 }
 
-/// A hold on a server's whole container. When the last clone is dropped the container is killed, unless
-/// a `stop` is under way.
+/// A handle on a server's whole container. When the last clone is dropped the container is killed, unless
+/// a `stop` is in progress.
 #[derive(Clone)]
 pub struct Handle {
     inner: Arc<HandleInner>,
@@ -173,10 +166,10 @@ impl Drop for HandleInner {
 }
 
 impl Handle {
-    /// Ends the container by the ladder and returns the instant nothing is left in it.
+    /// Ends the container by the shutdown escalation and returns once nothing is left in it.
     ///
-    /// Closing stdin is the caller's: drop the [`Stdin`] first. Keep reading stdout meanwhile, since a
-    /// server blocked on a full pipe cannot end politely. The ladder runs on the supervisor's thread:
+    /// Closing stdin is the caller's job: drop the [`Stdin`] first. Keep reading stdout meanwhile, since a
+    /// server blocked on a full pipe cannot exit. The escalation runs on the supervisor's thread:
     /// it goes on when this future is dropped, and a second call joins the first.
     pub async fn stop(&self, escalation: Escalation) {
         self.inner.requests.send(Request::Stop { id: self.inner.id, escalation }).ok();
@@ -193,7 +186,7 @@ impl Handle {
         self.inner.shared.leader.load(Ordering::Relaxed).cast_unsigned()
     }
 
-    /// The pid of the process that holds the container; 0 once that is over.
+    /// The pid of the shim or init that holds the container; 0 once that is over.
     pub fn keeper_pid(&self) -> u32 {
         self.inner.shared.keeper.load(Ordering::Relaxed).cast_unsigned()
     }
@@ -203,13 +196,12 @@ impl Handle {
         self.inner.shared.tail.clone()
     }
 
-    /// A way to wait for its end.
     pub fn watch(&self) -> ExitWatch {
         ExitWatch { state: self.inner.shared.state.subscribe() }
     }
 
-    /// A counter that moves between two calls if the container did something in the meantime: wrote to
-    /// stderr, used the processor, read or wrote, started or ended a process.
+    /// A counter that changes between two calls if the container was active in the meantime: wrote to
+    /// stderr, used CPU, read or wrote, started or ended a process.
     pub fn activity(&self) -> u64 {
         let shared = &self.inner.shared;
         let keeper = shared.keeper.load(Ordering::Relaxed);
@@ -217,7 +209,7 @@ impl Handle {
         activity.look(keeper, shared.tail.total())
     }
 
-    /// How this one is held.
+    /// How this one is contained.
     pub fn tier(&self) -> Tier {
         self.inner.shared.tier.lock().clone()
     }

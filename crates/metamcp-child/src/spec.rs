@@ -1,6 +1,6 @@
-//! The vocabulary of this crate: what to run, how to hold it, how it ended, why it did not start.
+//! The types of this crate: what to run, how to contain it, how it ended, why it did not start.
 //! Owns: plain data.      Never: touches a process.
-//! In: the caller's wishes.  Out: facts the caller can match on.
+//! In: the caller's request.  Out: facts the caller can match on.
 //! Tests: `tests/it/`.
 
 use std::ffi::OsString;
@@ -13,21 +13,21 @@ use metamcp_types::{pass_env::PassEnv, sandbox_policy::SandboxPolicy};
 /// What to run.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Spec {
-    /// The program, looked up in `PATH` where it has no slash.
+    /// The program, searched in `PATH` if it has no slash.
     pub program: OsString,
     /// Its arguments, without the program itself.
     pub args: Vec<OsString>,
     /// What this server gets beyond the allowlist of [`crate::environment`]; these win.
     pub env: Vec<(OsString, OsString)>,
-    /// Which of our own variables it gets; `env` goes before them.
+    /// Which of our own variables it gets; `env` overrides them.
     pub pass_env: PassEnv,
     /// Where it runs; `None` is the gateway's own directory.
     pub cwd: Option<PathBuf>,
-    /// What it is kept to of the disk; `None` is all that the user may see. It is not started without them.
+    /// Its sandbox; `None` is none. If it cannot be enforced, the server is not started.
     pub sandbox_policy: Option<SandboxPolicy>,
 }
 
-/// Without the values of variables, which are secrets as often as not.
+/// Without the values of variables, which are often secrets.
 impl fmt::Debug for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&OsString> = self.env.iter().map(|(name, _)| name).collect();
@@ -63,7 +63,7 @@ impl ShimCommand {
     }
 }
 
-/// How children are to be held.
+/// How children are to be contained.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Containment {
     /// Namespaces where they cost the server nothing, which is as root; the shim alone elsewhere.
@@ -79,7 +79,7 @@ pub enum Containment {
     Shim,
 }
 
-/// How children are in fact held.
+/// How children are actually contained.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tier {
     /// Nothing was started yet, so it is not known.
@@ -111,7 +111,7 @@ impl fmt::Display for Tier {
     }
 }
 
-/// How the leader of a container ended. Both empty: nobody was left to see it.
+/// How the leader of a container ended. Both empty: unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Exit {
     /// The exit code, if it exited.
@@ -170,7 +170,7 @@ pub enum SpawnError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// A namespace was demanded and cannot be had.
+    /// A namespace was required and is unavailable.
     #[error("cannot isolate the child ({step})")]
     Namespace {
         /// The step that failed.
@@ -178,8 +178,8 @@ pub enum SpawnError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// Walls were demanded and cannot be had.
-    #[error("cannot keep the child to its own files")]
+    /// A sandbox was required and is unavailable.
+    #[error("cannot sandbox the child")]
     Sandbox {
         /// What the kernel said.
         source: io::Error,
@@ -190,10 +190,10 @@ pub enum SpawnError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// The shim ended before it could say how the start went.
+    /// The shim ended before it reported how the start went.
     #[error("the process holding the child ended during the start")]
     Lost,
-    /// The thread that starts children is gone, which only a defect can cause.
+    /// The thread that starts children is gone, which only a bug can cause.
     #[error("the thread that starts children has ended")]
     NoSpawner,
 }
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn words_for_the_log() {
+    fn log_texts() {
         let because = Some("new namespaces: not permitted".to_owned());
         let words = [
             Tier::Namespace { user: true }.to_string(),

@@ -1,5 +1,5 @@
-//! The end of what a child said on stderr, bounded, for error messages and `doctor`.
-//! Owns: a ring of bytes per child.      Never: blocks the child, grows, repeats control characters.
+//! The stderr tail of a child, bounded, for error messages and `doctor`.
+//! Owns: a ring of bytes per child.      Never: blocks the child, grows, passes on control characters.
 //! In: bytes as they come.  Out: the last lines, safe to show.
 //! Tests: below.
 
@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// What is kept per child: enough for a stack trace, small enough for a hundred children.
+/// Bytes stored per child: enough for a stack trace, small enough for a hundred children.
 pub(crate) const CAPACITY: usize = 64 * 1024;
 
-/// A line longer than this is cut where it is shown: one endless line must not fill an error message.
-const LONGEST_SHOWN: usize = 500;
+/// A longer line is truncated for display: one endless line must not fill an error message.
+const MAX_LINE_CHARS: usize = 500;
 
 /// A shared view of the last bytes a child wrote to stderr, and of what it put on stdout by mistake.
 #[derive(Debug, Clone, Default)]
@@ -28,7 +28,7 @@ struct Inner {
 }
 
 impl StderrTail {
-    /// Adds bytes as they came from the pipe; the oldest fall out.
+    /// Adds bytes from the pipe; the oldest are dropped.
     pub fn push(&self, bytes: &[u8]) {
         self.inner.total.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let kept = &bytes[bytes.len().saturating_sub(CAPACITY)..];
@@ -38,7 +38,7 @@ impl StderrTail {
         ring.extend(kept);
     }
 
-    /// Adds one line that came from elsewhere, such as text a server printed on stdout between messages.
+    /// Adds one line from elsewhere, such as text a server printed on stdout between messages.
     pub fn push_line(&self, line: &[u8]) {
         let needs_break = self.ring().back().is_some_and(|&last| last != b'\n');
         if needs_break {
@@ -48,12 +48,12 @@ impl StderrTail {
         self.push(b"\n");
     }
 
-    /// Bytes ever written, also those that fell out.
+    /// Bytes ever written, also dropped ones.
     pub fn total(&self) -> u64 {
         self.inner.total.load(Ordering::Relaxed)
     }
 
-    /// The last `count` lines that hold anything, oldest first, cleaned for display.
+    /// The last `count` non-empty lines, oldest first, sanitized for display.
     pub fn last_lines(&self, count: usize) -> Vec<String> {
         let ring = self.ring();
         let (older, newer) = ring.as_slices();
@@ -70,7 +70,7 @@ impl StderrTail {
     }
 
     fn ring(&self) -> MutexGuard<'_, VecDeque<u8>> {
-        // A panic elsewhere leaves at worst a torn line behind.
+        // A panic elsewhere leaves at worst a partial line behind.
         self.inner.ring.lock()
     }
 }
@@ -87,7 +87,7 @@ fn clean(line: &str) -> String {
             c if c.is_control() || is_invisible(c) => {}
             c => shown.push(c),
         }
-        if shown.len() >= LONGEST_SHOWN {
+        if shown.len() >= MAX_LINE_CHARS {
             shown.push('…');
             break;
         }
@@ -122,7 +122,7 @@ fn skip_until_final(rest: &mut std::str::Chars<'_>) {
     }
 }
 
-/// Zero-width, direction-changing and tag characters: they make text read other than it is.
+/// Zero-width, direction-changing and tag characters, which disguise text.
 fn is_invisible(character: char) -> bool {
     matches!(character,
         '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_plain_text() {
+    fn displayed_lines_are_plain_text() {
         let tail = StderrTail::default();
         tail.push(b"\x1b[31mred\x1b[0m \x1b]0;title\x07after\x00\x08\n");
         tail.push("a\u{202e}b\u{200b}c\u{e0041}\u{9b}1mf\n".as_bytes());
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_line_stands_alone() {
+    fn a_line_from_elsewhere_is_a_line_of_its_own() {
         let tail = StderrTail::default();
         tail.push(b"half");
         tail.push_line(b"banner");

@@ -1,10 +1,10 @@
-//! The thread that starts shims and stands at the other end of their lifelines.
-//! Owns: every container of this process, its stderr, its ladder.      Never: waits for one child while others have news.
+//! The thread that starts shims and holds the other end of their lifelines.
+//! Owns: every container of this process, its stderr, its shutdown escalation.      Never: waits for one child while others have events.
 //! In: requests from handles, reports from shims.  Out: `Shared` state, orders, and the last resort of SIGKILL.
 //! Tests: `tests/it/`.
 //!
 //! A thread and not a task, because death notices are tied to the thread that started a process, because
-//! a ladder must run on when the caller has gone, and because a flood on stderr must not take turns with
+//! an escalation must go on when the caller has gone, and because a flood on stderr must not compete with
 //! the data path.
 
 mod container;
@@ -34,28 +34,38 @@ use container::{Container, Event};
 use launch::{Mode, Way};
 use lifeline::Lifeline;
 
-/// Read from a pipe at once: as much as a pipe holds.
+/// Bytes of one read: the capacity of a pipe.
 const CHUNK: usize = 64 * 1024;
 
-/// Stack of the thread: it recurses nowhere and its one large buffer is on the heap.
+/// Stack of the thread: it does not recurse, and its one large buffer is on the heap.
 const STACK: usize = 256 * 1024;
 
-/// What a handle asks of the thread.
+/// Requests of handles to the thread.
 pub(crate) enum Request {
-    /// Start a child.
-    Spawn { id: u64, start: Start, shared: Arc<Shared>, reply: Reply },
-    /// Walk down the ladder.
-    Stop { id: u64, escalation: Escalation },
+    Spawn {
+        id: u64,
+        start: Start,
+        shared: Arc<Shared>,
+        reply: Reply,
+    },
+    /// Start the shutdown escalation.
+    Stop {
+        id: u64,
+        escalation: Escalation,
+    },
     /// Kill everything in a container.
-    Kill { id: u64 },
-    /// Nobody holds the container any more.
-    Release { id: u64 },
+    Kill {
+        id: u64,
+    },
+    /// The last handle was dropped.
+    Release {
+        id: u64,
+    },
 }
 
-/// The answer to a spawn.
 pub(crate) type Reply = oneshot::Sender<Result<Pipes, SpawnError>>;
 
-/// The way to the thread. Unbounded: a handle sends a handful of requests in its life, and blocking an
+/// The queue to the thread. Unbounded: a handle sends a handful of requests in its life, and blocking an
 /// async caller here would be worse than any queue.
 #[derive(Clone)]
 pub(crate) struct Requests {
@@ -113,7 +123,7 @@ impl Supervisor {
         }
     }
 
-    /// False once nobody is left to ask anything.
+    /// False once all senders are gone.
     fn take_requests(&mut self) -> bool {
         loop {
             match self.requests.try_recv() {
@@ -138,7 +148,7 @@ impl Supervisor {
         self.containers.iter_mut().filter(|one| one.id == id).for_each(act);
     }
 
-    /// How the next child is to be held: as demanded, or as worked before.
+    /// How the next child is to be contained: as demanded, or as worked before.
     fn mode(&self) -> Mode {
         match self.containment {
             Containment::Shim => Mode::Plain,
@@ -167,7 +177,7 @@ impl Supervisor {
         }
     }
 
-    /// Does what time demands, buries who ended, and says when to look again.
+    /// Does what is due, reaps what ended, and returns when to be called again.
     fn tick(&mut self, now: Instant) -> Option<Duration> {
         let mut due: Option<Duration> = None;
         self.containers.retain_mut(|container| {
@@ -191,7 +201,7 @@ impl Supervisor {
                 whose.push((at, Event::Stderr));
             }
         }
-        // Rounded up, or the last fraction of a millisecond would be spent spinning.
+        // Rounded up, or the last fraction of a millisecond would be a busy loop.
         let timeout = due.map(|due| Duration::from_micros(due.as_micros() as u64 + 999));
         let timeout =
             timeout.and_then(|due| PollTimeout::try_from(due).ok()).unwrap_or(PollTimeout::NONE);

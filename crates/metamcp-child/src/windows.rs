@@ -1,5 +1,5 @@
 //! Children on Windows, as far as safe code reaches.
-//! Owns: the same face as on Unix.      Never: claims to hold what a server starts in its turn.
+//! Owns: the same API as on Unix.      Never: claims to contain what a server starts itself.
 //! In: `Spec`, `Escalation`.  Out: `Child`, `Handle`, `ExitWatch`.
 //! Tests: none have run; it is compiled.
 //!
@@ -23,9 +23,7 @@ use crate::environment;
 use crate::spec::{Containment, Exit, ShimCommand, SpawnError, Spec, Tier};
 use crate::stderr_tail::StderrTail;
 
-/// The way to a server's stdin.
 pub type Stdin = ChildStdin;
-/// The way from a server's stdout.
 pub type Stdout = ChildStdout;
 
 /// Keeps a console window from opening for each server.
@@ -98,7 +96,7 @@ impl Spawner {
         Ok(Child { stdin, stdout, handle: Handle { inner } })
     }
 
-    /// How children are held.
+    /// How children are contained.
     pub fn tier(&self) -> Tier {
         Tier::Group
     }
@@ -127,25 +125,18 @@ async fn drain(mut stderr: ChildStderr, tail: StderrTail) {
 
 /// A running server: its streams and a handle.
 pub struct Child {
-    /// Towards the server.
     pub stdin: Stdin,
-    /// From the server.
     pub stdout: Stdout,
     handle: Handle,
 }
 
-/// A [`Child`] taken apart.
 pub struct Parts {
-    /// Towards the server.
     pub stdin: Stdin,
-    /// From the server.
     pub stdout: Stdout,
-    /// Everything else.
     pub handle: Handle,
 }
 
 impl Child {
-    /// Takes the child apart.
     pub fn into_parts(self) -> Parts {
         Parts { stdin: self.stdin, stdout: self.stdout, handle: self.handle }
     }
@@ -176,7 +167,7 @@ impl Child {
     }
 }
 
-/// A hold on a server.
+/// A handle on a server.
 #[derive(Clone)]
 pub struct Handle {
     inner: Arc<Inner>,
@@ -197,7 +188,7 @@ impl Drop for Inner {
 }
 
 impl Handle {
-    /// Waits out the ladder, whose last step alone exists here.
+    /// Waits out the shutdown escalation, of which only the last step exists here.
     pub async fn stop(&self, mut escalation: Escalation) {
         let since = {
             let mut descent = self.inner.descent.lock();
@@ -228,7 +219,7 @@ impl Handle {
         self.inner.pid
     }
 
-    /// Nobody holds a server here.
+    /// There is no shim here.
     pub fn keeper_pid(&self) -> u32 {
         0
     }
@@ -238,17 +229,16 @@ impl Handle {
         self.inner.tail.clone()
     }
 
-    /// A way to wait for its end.
     pub fn watch(&self) -> ExitWatch {
         ExitWatch { state: self.inner.state.subscribe() }
     }
 
-    /// What it wrote to stderr is the only sign of life looked at here.
+    /// Output on stderr is the only activity seen here.
     pub fn activity(&self) -> u64 {
         self.inner.tail.total()
     }
 
-    /// How this one is held.
+    /// How this one is contained.
     pub fn tier(&self) -> Tier {
         Tier::Group
     }
@@ -269,7 +259,7 @@ impl ExitWatch {
         }
     }
 
-    /// The same: what else there may be is not seen here.
+    /// The same: other processes are not seen here.
     pub async fn empty(&self) {
         self.exited().await;
     }

@@ -1,6 +1,6 @@
-//! What is known of every server's tools, from the server or from disk, as one snapshot that is swapped whole.
+//! What is known of every server's tools, live or cached, as one snapshot that is replaced atomically.
 //! Owns: the snapshot, the index, the digest, the schema cache.      Never: starts a server, waits for one.
-//! In: lists as they are read.  Out: `Snapshot`s.
+//! In: lists of tools.  Out: `Snapshot`s.
 //! Tests: `catalog/tests.rs`, `catalog/schema_cache/tests.rs`, `metamcp/tests/`.
 
 use std::collections::{BTreeSet, HashMap};
@@ -36,24 +36,23 @@ use schema_cache::{SchemaCache, Server, Written};
 #[cfg(test)]
 mod tests;
 
-/// Threads that read and index a cache at most: it is done once, and others want to start too.
+/// Most threads that read and index the cache: it happens once, while other programs start too.
 const MAX_THREADS: usize = 4;
 
-/// How long the end of the gateway waits for lists on their way to the disk.
-const LAST_WRITES: Duration = Duration::from_millis(500);
+/// How long shutdown waits for cache writes.
+const FINAL_WRITES_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Servers that are worth a thread of their own.
-const WORTH_A_THREAD: usize = 16;
+/// Servers for each thread: fewer are not worth one.
+const SERVERS_PER_THREAD: usize = 16;
 
-/// One server's tools as far as they are known.
+/// The known tools of one server.
 #[derive(Debug, Clone)]
 pub struct Known {
-    /// The tools that the configuration permits.
     pub tools: Arc<ServerTools>,
     by_name: Arc<HashMap<Box<str>, usize>>,
-    /// When a live server last said so; `None` while it is only remembered from disk.
+    /// When the live server last listed them; `None` while they come from the cache.
     pub listed_at: Option<Moment>,
-    /// When it was put on disk, in milliseconds since 1970, if it comes from there.
+    /// When they were cached, in milliseconds since 1970, if they come from there.
     saved_at: Option<u64>,
 }
 
@@ -64,8 +63,8 @@ impl Known {
         Known { tools, by_name: Arc::new(by_name), listed_at, saved_at: None }
     }
 
-    /// Whether arguments that speak against it need not be held against a newer list: a live server said so in this
-    /// process, or what is on disk is young.
+    /// Whether invalid arguments can be refused by this list, without listing the tools again: it comes from the live server
+    /// or from a fresh cache.
     pub fn is_recent(&self, now_ms: u64) -> bool {
         let is_young = |at: u64| {
             let age = Duration::from_millis(now_ms.saturating_sub(at));
@@ -74,12 +73,12 @@ impl Known {
         self.listed_at.is_some() || self.saved_at.is_some_and(is_young)
     }
 
-    /// The tool of that name, if it is for models.
+    /// The tool of that name, if models may use it.
     pub fn tool(&self, name: &str) -> Option<&Tool> {
         self.tools.tools.get(*self.by_name.get(name)?)
     }
 
-    /// The tool of that name, also if it is for the pages of its server alone.
+    /// The tool of that name, also if only its server's own UI may use it.
     pub fn any_tool(&self, name: &str) -> Option<&Tool> {
         let at = *self.by_name.get(name)?;
         let for_apps = || self.tools.for_apps.get(at - self.tools.tools.len());
@@ -87,21 +86,20 @@ impl Known {
     }
 }
 
-/// Everything known at one moment.
+/// The whole catalog at one moment.
 #[derive(Debug)]
 pub struct Snapshot {
     known: HashMap<ServerId, Known>,
-    /// Why a server's tools could not be listed the last time.
+    /// Why the last listing of a server's tools failed.
     failed: HashMap<ServerId, Arc<ListFailure>>,
     index: Arc<LazyIndex>,
-    /// Moves when the content of the catalog changes, and only then.
+    /// Changes when the content of the catalog changes, and only then.
     pub generation: u64,
 }
 
-/// An index that is put together when it is first searched.
+/// An index that is built by the first search.
 type LazyIndex = LazyLock<Arc<Index>, Box<dyn FnOnce() -> Arc<Index> + Send>>;
 
-/// One that is there already.
 fn ready(index: Arc<Index>) -> Arc<LazyIndex> {
     Arc::new(LazyLock::new(Box::new(move || index)))
 }
@@ -114,17 +112,16 @@ impl Default for Snapshot {
 }
 
 impl Snapshot {
-    /// What searches run on. Of a part of the catalog it may have to be made first: not for the thread that relays calls.
+    /// The search index. For a narrowed catalog this may build it, so not on the thread that relays calls.
     pub fn index(&self) -> &Arc<Index> {
         &self.index
     }
 
-    /// What is known of a server.
     pub fn known(&self, server: ServerId) -> Option<&Known> {
         self.known.get(&server)
     }
 
-    /// Equal as long as the content is the same, and again when it is what it was.
+    /// A hash of the content.
     pub fn digest(&self) -> u64 {
         self.known.iter().fold(0, |all, known| {
             let mut hasher = DefaultHasher::new();
@@ -133,22 +130,21 @@ impl Snapshot {
         })
     }
 
-    /// Why its tools could not be listed the last time it was asked.
+    /// Why the last listing of its tools failed.
     pub fn failure(&self, server: ServerId) -> Option<&Arc<ListFailure>> {
         self.failed.get(&server)
     }
 }
 
-/// Why a server that runs did not list its tools, in words that follow its name.
+/// Why a running server did not list its tools, as text that follows its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListFailure {
     words: String,
-    /// The code and message of the error it answered with, where it did.
+    /// The code and message of its error response, if there was one.
     pub error: Option<(i64, String)>,
 }
 
 impl ListFailure {
-    /// It answered with an error.
     pub fn refused(code: i64, message: String) -> ListFailure {
         let words = format!("answered tools/list with error {code}: {message}");
         ListFailure { words, error: Some((code, message)) }
@@ -167,28 +163,27 @@ impl std::fmt::Display for ListFailure {
     }
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Catalog {
     snapshot: RwLock<Arc<Snapshot>>,
-    /// The parts of the index. Locked while it is put together, so never by the thread that relays calls.
+    /// The parts of the index. Locked while an index is built, so never locked by the thread that relays calls.
     parts: Mutex<HashMap<ServerId, Arc<ServerIndex>>>,
     configs: Mutex<HashMap<ServerId, Arc<ServerConfig>>>,
-    /// Tools that changed since they were agreed to, and are not shown until somebody looked. Behind a lock of its own:
-    /// every call asks, and must not wait while an index is put together.
+    /// Tools that changed since they were approved, and are hidden until somebody accepts them. Has its own lock: every call
+    /// reads it, and must not wait for an index.
     blocked: RwLock<HashMap<ServerId, BTreeSet<String>>>,
     cache: Option<SchemaCache>,
-    /// Lists on their way to the disk.
+    /// Cache writes under way.
     writes: Mutex<Vec<JoinHandle<()>>>,
     loaded: ChangeCounter,
     digest: OnceLock<Digest>,
     ttl: Duration,
     tuning: Tuning,
-    /// What tools of installed servers must look like.
+    /// The pinned tools of installed servers.
     pinned: Option<Arc<Pinned>>,
 }
 
-/// What is said about the servers at the start, all of them and one by one.
+/// The summary of servers for `initialize`, as a whole and line by line.
 #[derive(Debug)]
 struct Digest {
     all: String,
@@ -204,7 +199,7 @@ enum Loaded {
 }
 
 impl Catalog {
-    /// An empty catalog; `cache` is where lists are kept between runs.
+    /// An empty catalog; `cache` stores lists across runs.
     pub fn new(cache: Option<SchemaCache>, ttl: Duration) -> Catalog {
         Catalog {
             snapshot: RwLock::default(),
@@ -221,32 +216,32 @@ impl Catalog {
         }
     }
 
-    /// The same catalog, searched otherwise.
+    /// The same catalog with other search parameters.
     #[must_use]
     pub fn tuned(self, tuning: Tuning) -> Catalog {
         Catalog { tuning, ..self }
     }
 
-    /// The same, with what tools of installed servers must look like.
+    /// The same catalog with the pinned tools of installed servers.
     #[must_use]
     pub fn pinned(mut self, pinned: Arc<Pinned>) -> Catalog {
         self.pinned = Some(pinned);
         self
     }
 
-    /// Whether a tool changed since it was agreed to, and waits for somebody to look at it.
+    /// Whether a tool changed since it was approved, and waits for somebody to accept it.
     pub fn is_blocked(&self, server: ServerId, tool: &str) -> bool {
         let blocked = self.blocked.read();
         blocked.get(&server).is_some_and(|tools| tools.contains(tool))
     }
 
-    /// A server whose tools may become known.
+    /// Adds a server whose tools may become known.
     pub fn add(&self, server: ServerId, config: Arc<ServerConfig>) {
         self.configs().insert(server, config);
     }
 
-    /// Servers were added, configured differently or removed: what was known of them is forgotten, and what is on disk
-    /// of those that are there is read. The digest stays: a model must not see its list of tools change.
+    /// Applies added, changed and removed servers: forgets their old tools and reads the cache of the current ones. The digest
+    /// stays the same, because a model must not see its list of tools change.
     pub async fn reconfigure(
         self: &Arc<Self>,
         changed: Vec<(ServerId, Arc<ServerConfig>)>,
@@ -261,7 +256,7 @@ impl Catalog {
         }
         let then = self.snapshot();
         let catalog = Arc::clone(self);
-        beside(move || {
+        blocking(move || {
             catalog.forget(&gone, &then);
             let enabled: Vec<_> =
                 changed.into_iter().filter(|(_, config)| config.is_enabled()).collect();
@@ -273,7 +268,7 @@ impl Catalog {
         .await;
     }
 
-    /// Forgets what was known of these servers then; what they said since stays.
+    /// Forgets these servers, unless they listed their tools after `then`.
     fn forget(&self, gone: &[ServerId], then: &Snapshot) {
         let mut parts = self.parts();
         let before = self.snapshot();
@@ -297,8 +292,7 @@ impl Catalog {
         Arc::new(Index::tuned(parts.values().cloned().collect(), self.tuning))
     }
 
-    /// Looks whether another gateway has listed these servers in the meantime, so that they need not be started here only
-    /// to be asked the same.
+    /// Reads the cache again: if another gateway has listed these servers meanwhile, they need not be started here.
     pub async fn look_again(self: &Arc<Self>, servers: &[ServerId]) {
         let configs: Vec<_> = {
             let all = self.configs();
@@ -309,7 +303,7 @@ impl Catalog {
             return;
         }
         let catalog = Arc::clone(self);
-        beside(move || {
+        blocking(move || {
             let built = catalog.cached(&configs);
             if !built.is_empty() {
                 catalog.publish(built, None);
@@ -318,12 +312,12 @@ impl Catalog {
         .await;
     }
 
-    /// What is on disk of these servers.
+    /// The cached tools of these servers.
     fn cached(&self, configs: &[(ServerId, Arc<ServerConfig>)]) -> Vec<Built> {
         let Some(cache) = self.cache.as_ref().map(SchemaCache::opened) else { return Vec::new() };
         on_all_cores(configs, |tokenizer, (id, config)| {
             let made_by = fingerprint(config);
-            let found = cache.read(whose(config, &made_by), unix_millis()).ok()?.found()?;
+            let found = cache.read(cache_key(config, &made_by), unix_millis()).ok()?.found()?;
             let saved_at = Some(found.header.saved_at);
             let blocked = self.blocked(*id, config, &found.tools, false);
             let tools = permitted(Arc::new(found.tools), config, &blocked);
@@ -333,7 +327,7 @@ impl Catalog {
                 .and_then(|kept| ServerIndex::from_bytes(cache_key, &config.name, &tools, &kept));
             let part = part.map(Arc::new);
             Some(match part {
-                Some(part) => Built { server: *id, tools, part, is_kept: true, saved_at },
+                Some(part) => Built { server: *id, tools, part, is_cached: true, saved_at },
                 None => {
                     let built = Built::new(*id, config, tools, tokenizer, &self.tuning);
                     Built { saved_at, ..built }
@@ -342,25 +336,24 @@ impl Catalog {
         })
     }
 
-    /// Puts a server's part of the index on disk, for the next start.
+    /// Caches a server's part of the index for the next start.
     fn keep(&self, server: ServerId) {
         let part = self.parts().get(&server).cloned();
         let (Some(cache), Some(part)) = (&self.cache, part) else { return };
-        // Without it the next start takes a little longer.
+        // Without it the next start only takes a little longer.
         drop(cache.write_part(part.server(), &part.cache_key(), &part.to_bytes(), unix_millis()));
     }
 
-    /// Everything known now.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.read())
     }
 
-    /// Whether a list should be read again before it is trusted any longer.
+    /// Whether a list has to be read again before it is used.
     pub fn is_old(&self, known: &Known, now: Moment) -> bool {
         known.listed_at.is_none_or(|at| now.since(at) >= self.ttl)
     }
 
-    /// Waits until what is on disk has been read.
+    /// Waits until the cache has been read.
     pub async fn loaded(&self) {
         self.reached(Loaded::Everything).await;
     }
@@ -369,8 +362,7 @@ impl Catalog {
         self.loaded.reached(stage as u64).await;
     }
 
-    /// One line per server, the same for as long as this process runs: what a model sees in its list of tools must
-    /// not change under it.
+    /// One line per server, constant while this process runs: a model must not see its list of tools change.
     pub async fn digest(&self) -> &str {
         self.reached(Loaded::Titles).await;
         self.digest.get().map_or("", |digest| &digest.all)
@@ -393,28 +385,28 @@ impl Catalog {
         discover::digest(&lines, discover::DIGEST_BUDGET)
     }
 
-    /// Reads what is on disk, without holding anybody up but those who wait for `loaded`.
+    /// Reads the cache in the background; only `loaded` waits for it.
     pub fn load(self: &Arc<Self>) {
         let catalog = Arc::clone(self);
         task::spawn("cache", async move {
             let reading = Arc::clone(&catalog);
-            // A panic in there leaves an empty cache, which is what a missing one is.
+            // After a panic the cache counts as missing.
             drop(tokio::task::spawn_blocking(move || reading.load_now()).await);
             catalog.loaded.reach(Loaded::Everything as u64);
         });
     }
 
-    /// Titles first: the answer to `initialize` waits for them, and only for them.
+    /// Titles first: the `initialize` result waits only for them.
     fn load_now(&self) {
         let mut configs: Vec<_> =
             self.configs().iter().map(|(&id, config)| (id, Arc::clone(config))).collect();
         configs.sort_by_key(|(id, _)| *id);
         configs.retain(|(_, config)| config.is_enabled());
-        // A cache that cannot be read is a miss; what is broken was put aside by the reading.
+        // An unreadable cache is a miss; reading it has quarantined what is damaged.
         let cache = self.cache.as_ref().map(SchemaCache::opened);
         let title = |config: &ServerConfig| {
             let made_by = fingerprint(config);
-            let header = cache.as_ref()?.read_header(whose(config, &made_by), unix_millis());
+            let header = cache.as_ref()?.read_header(cache_key(config, &made_by), unix_millis());
             header.ok()?.found()?.title
         };
         let places: Vec<usize> = (0..configs.len()).collect();
@@ -433,7 +425,7 @@ impl Catalog {
                 title: title.as_deref(),
             })
             .collect();
-        // Set once: the digest of this process.
+        // Set once for this process.
         let all = discover::digest(&lines, discover::DIGEST_BUDGET);
         let lines = configs.iter().zip(&titles);
         let lines = lines.map(|((_, config), title)| {
@@ -445,15 +437,15 @@ impl Catalog {
         let built = self.cached(&configs);
         let made = made(&built);
         self.publish(built, None);
-        // Nobody waits for what only the next start has something of.
+        // Nobody waits for the rest, which only helps the next start.
         self.loaded.reach(Loaded::Everything as u64);
         made.into_iter().for_each(|server| self.keep(server));
         let known: Vec<&str> = configs.iter().map(|(_, config)| config.name.as_str()).collect();
         drop(cache.sweep(&known, unix_millis()));
     }
 
-    /// A server was asked for its tools: they are published, remembered, and written to disk if they changed. All of
-    /// it elsewhere, because the thread that relays calls must not wait while a large catalog is put together.
+    /// Publishes the tools a server has listed, and writes them to the cache if they changed. All on other threads, because
+    /// the thread that relays calls must not wait while a large index is built.
     pub async fn listed(
         self: &Arc<Self>,
         server: ServerId,
@@ -474,11 +466,11 @@ impl Catalog {
         if let (Some(config), Some(_)) = (config, &self.cache) {
             let era = peer.map(|peer| peer.era.name());
             let catalog = Arc::clone(self);
-            // How it went is of no interest: a cache that cannot be written is only a slower start.
+            // A failed write only makes the next start slower.
             let write = tokio::task::spawn_blocking(move || {
                 let Some(cache) = &catalog.cache else { return };
                 let made_by = fingerprint(&config);
-                let whose = whose(&config, &made_by);
+                let whose = cache_key(&config, &made_by);
                 if let Ok(Written::Replaced) =
                     cache.write_if_changed(whose, &tools, era, unix_millis())
                 {
@@ -491,16 +483,16 @@ impl Catalog {
         }
     }
 
-    /// Waits until what was listed is on disk; a disk that hangs holds nobody up for long.
+    /// Waits for cache writes, but not for long if the disk hangs.
     pub async fn written(&self) {
         let writes = std::mem::take(&mut *self.writes());
         let all = async {
             for write in writes {
-                // One that panicked was reported by its thread.
+                // A panic was reported by its thread.
                 drop(write.await);
             }
         };
-        drop(tokio::time::timeout(LAST_WRITES, all).await);
+        drop(tokio::time::timeout(FINAL_WRITES_TIMEOUT, all).await);
     }
 
     fn writes(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
@@ -520,7 +512,7 @@ impl Catalog {
         });
     }
 
-    /// Puts a list that a server gave into the snapshot; indexed before anything is locked, and only if it is new.
+    /// Puts a live list into the snapshot; indexed before anything is locked, and only if it is new.
     fn replace(&self, server: ServerId, tools: Arc<ServerTools>, now: Moment) {
         let Some(config) = self.configs().get(&server).cloned() else { return };
         let part = self.parts().get(&server).cloned();
@@ -529,7 +521,7 @@ impl Catalog {
         self.warn_of_changes(server, &config, &tools);
         let same = part.filter(|part| part.tools().fingerprint == tools.fingerprint);
         let built = match same {
-            Some(part) => Built { server, tools, part, is_kept: true, saved_at: None },
+            Some(part) => Built { server, tools, part, is_cached: true, saved_at: None },
             None => {
                 Built::new(server, &config, tools, &mut CachedTokenizer::default(), &self.tuning)
             }
@@ -537,7 +529,7 @@ impl Catalog {
         self.publish(vec![built], Some(now));
     }
 
-    /// The tools of an installed server that are not what was agreed to; remembered for those who call them.
+    /// Determines the tools of an installed server that differ from what was approved, and blocks calls of them.
     fn blocked(
         &self,
         server: ServerId,
@@ -563,7 +555,7 @@ impl Catalog {
         changed
     }
 
-    /// A configured server may change its tools, but not unnoticed.
+    /// Warns when a configured server changes its tools: it may, but not unnoticed.
     fn warn_of_changes(&self, server: ServerId, config: &ServerConfig, tools: &ServerTools) {
         let snapshot = self.snapshot();
         let Some(old) = snapshot.known(server).filter(|_| tracing::enabled!(tracing::Level::WARN))
@@ -587,7 +579,7 @@ impl Catalog {
         }
     }
 
-    /// Puts lists into the snapshot. Without a moment they come from disk and never replace what is live.
+    /// Puts lists into the snapshot. Without a moment they come from the cache and never replace a live list.
     fn publish(&self, lists: Vec<Built>, listed_at: Option<Moment>) {
         let mut parts = self.parts();
         let before = self.snapshot();
@@ -600,7 +592,7 @@ impl Catalog {
             }
             failed.remove(&server);
             if let Some(old) = old.filter(|old| old.tools.fingerprint == tools.fingerprint) {
-                // The same tools, and what was left out of them may have been said only now.
+                // The same tools, but the skipped ones may be known only now.
                 let same = if old.tools.skipped == tools.skipped {
                     Known { listed_at, ..old.clone() }
                 } else {
@@ -643,9 +635,9 @@ struct Built {
     server: ServerId,
     tools: Arc<ServerTools>,
     part: Arc<ServerIndex>,
-    /// The part was there before.
-    is_kept: bool,
-    /// When the list was put on disk, if it comes from there.
+    /// Whether the part was cached.
+    is_cached: bool,
+    /// When the list was cached, if it comes from there.
     saved_at: Option<u64>,
 }
 
@@ -659,34 +651,34 @@ impl Built {
     ) -> Built {
         let about = about(config);
         let part = ServerIndex::build_tuned(tokenizer, &config.name, about, &tools, tuning);
-        Built { server, tools, part: Arc::new(part), is_kept: false, saved_at: None }
+        Built { server, tools, part: Arc::new(part), is_cached: false, saved_at: None }
     }
 }
 
-/// The servers whose part had to be made.
+/// The servers whose part was not cached.
 fn made(lists: &[Built]) -> Vec<ServerId> {
-    lists.iter().filter(|built| !built.is_kept).map(|built| built.server).collect()
+    lists.iter().filter(|built| !built.is_cached).map(|built| built.server).collect()
 }
 
-/// Puts something together that takes long.
+/// Runs a computation on the compute pool.
 async fn computed(work: impl FnOnce() + Send + 'static) {
-    // A panic in there was reported by its thread, and leaves the snapshot as it was.
+    // A panic was reported by its thread, and leaves the snapshot as it was.
     drop(compute::run(work).await);
 }
 
-/// The same for what comes from the disk, which may be slow.
-async fn beside(work: impl FnOnce() + Send + 'static) {
-    // A panic in there was reported by its thread, and leaves the snapshot as it was.
+/// The same for file access, which may block.
+async fn blocking(work: impl FnOnce() + Send + 'static) {
+    // A panic was reported by its thread, and leaves the snapshot as it was.
     drop(tokio::task::spawn_blocking(work).await);
 }
 
-/// Makes something of each, on as many threads as it is worth; in any order.
+/// Maps the items on several threads; results come in any order.
 fn on_all_cores<T: Sync, R: Send>(
     all: &[T],
     make: impl Fn(&mut CachedTokenizer, &T) -> Option<R> + Sync,
 ) -> Vec<R> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let threads = cores.min(MAX_THREADS).min(all.len() / WORTH_A_THREAD).max(1);
+    let threads = cores.min(MAX_THREADS).min(all.len() / SERVERS_PER_THREAD).max(1);
     let next = AtomicUsize::new(0);
     let work = || {
         let mut tokenizer = CachedTokenizer::default();
@@ -699,23 +691,22 @@ fn on_all_cores<T: Sync, R: Send>(
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
         let mut made = work();
-        // What a thread made before it panicked is missing, as if its files were.
+        // The results of a thread that panicked are missing, as if their files were.
         made.extend(others.into_iter().filter_map(|other| other.join().ok()).flatten());
         made
     })
 }
 
-/// Whose cache on disk: this server's, as it is configured.
-fn whose<'a>(config: &'a ServerConfig, made_by: &'a str) -> Server<'a> {
+/// The cache key of a server with this configuration.
+fn cache_key<'a>(config: &'a ServerConfig, made_by: &'a str) -> Server<'a> {
     Server { name: &config.name, made_by: Some(made_by) }
 }
 
-/// What the configuration says about a server.
 fn about(config: &ServerConfig) -> About<'_> {
     About { description: config.description.as_deref(), tags: &config.tags }
 }
 
-/// What the configuration leaves of a list, without what is blocked.
+/// The tools that the configuration allows, without the blocked ones.
 fn permitted(
     tools: Arc<ServerTools>,
     config: &ServerConfig,

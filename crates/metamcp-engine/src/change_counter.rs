@@ -1,14 +1,13 @@
-//! A count that only grows, and those who wait for it to. They go on in the order in which they came.
-//! Owns: the count and the waiting.      Never: loses a step made between looking and waiting.
+//! A counter that only grows, and waiters that are woken in order of arrival.
+//! Owns: the count and the waiters.      Never: loses a step between check and wait.
 //! In: steps.  Out: wake-ups.
 //! Tests: below. `tokio::sync::watch` does the same, but wakes in random order, and callers served first come, first
-//! served must stay in line here too.
+//! served must keep their order here too.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct ChangeCounter {
     count: AtomicU64,
@@ -16,18 +15,17 @@ pub struct ChangeCounter {
 }
 
 impl ChangeCounter {
-    /// The count now, to wait for more than it.
+    /// The current count.
     pub fn now(&self) -> u64 {
         self.count.load(Ordering::Acquire)
     }
 
-    /// One step.
     pub fn step(&self) {
         self.count.fetch_add(1, Ordering::Release);
         self.moved.notify_waiters();
     }
 
-    /// Steps up to `count`, if it is not there yet.
+    /// Raises the count to `count`, if it is lower.
     pub fn reach(&self, count: u64) {
         self.count.fetch_max(count, Ordering::Release);
         self.moved.notify_waiters();
@@ -36,7 +34,7 @@ impl ChangeCounter {
     /// Waits until the count is at least this.
     pub async fn reached(&self, count: u64) {
         loop {
-            // Made before looking, so that a step after the look is heard.
+            // Registered before the check, so that a step after it is not lost.
             let moved = self.moved.notified();
             if self.now() >= count {
                 return;
@@ -45,7 +43,7 @@ impl ChangeCounter {
         }
     }
 
-    /// Waits for a step after `seen`, which becomes the count now.
+    /// Waits for a step after `seen`, and updates it.
     pub async fn moved_on(&self, seen: &mut u64) {
         self.reached(*seen + 1).await;
         *seen = self.now();
@@ -61,7 +59,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn those_who_wait_go_on_in_the_order_they_came() {
+    async fn waiters_are_woken_in_order_of_arrival() {
         let progress = Arc::new(ChangeCounter::default());
         let order = Arc::new(Mutex::new(Vec::new()));
         let waiting: Vec<_> = (0..100)
@@ -92,7 +90,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_step_between_looking_and_waiting_is_heard() {
+    async fn a_step_between_check_and_wait_is_not_lost() {
         let progress = ChangeCounter::default();
         let mut seen = progress.now();
         progress.step();

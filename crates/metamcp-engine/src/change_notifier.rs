@@ -1,5 +1,5 @@
-//! What clients are told when a list or a resource of a server changed.
-//! Owns: who listens, the wait before a change is told.      Never: reads a list, builds a message.
+//! Notifies clients when a list or a resource of a server changed.
+//! Owns: the listeners, the delay before a notification.      Never: reads a list, builds a message.
 //! In: digests of lists, updates of resources.  Out: calls on `ChangeListener`.
 //! Tests: `metamcp-calls` for the wait, `metamcp/tests/` with real clients.
 
@@ -12,17 +12,16 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::clock::Clock;
 use crate::task;
 
-/// Who is told.
+/// Receives changes.
 pub trait ChangeListener: Send + Sync {
-    /// A list is not any more what it was.
+    /// A list has changed.
     fn changed(&self, list: List);
-    /// A resource changed; the params are the server's.
+    /// A resource has changed; the params are the server's.
     fn updated(&self, uri: &str, params: &[u8]);
 }
 
-/// See the module.
 pub struct ChangeNotifier {
-    /// `None` where nobody is told of lists.
+    /// `None` if list changes are not announced.
     pace: Option<Pace>,
     clock: Clock,
     lists: Mutex<[Entry; List::ALL.len()]>,
@@ -32,37 +31,37 @@ pub struct ChangeNotifier {
 #[derive(Default)]
 struct Entry {
     debounce: Debounce,
-    /// Somebody sleeps until it is due.
+    /// A task sleeps until it is due.
     sleeping: bool,
 }
 
 impl ChangeNotifier {
-    /// Nobody listens yet.
+    /// Without listeners yet.
     pub fn new(pace: Option<Pace>, clock: Clock) -> ChangeNotifier {
         ChangeNotifier { pace, clock, lists: Mutex::default(), watchers: Mutex::default() }
     }
 
-    /// Whether changes of lists are told.
+    /// Whether list changes are announced.
     pub fn tells(&self) -> bool {
         self.pace.is_some()
     }
 
-    /// Whether a change of a list would be told to anybody.
+    /// Whether a list change would reach any listener.
     pub fn is_watched(&self) -> bool {
         self.tells() && !self.listening().is_empty()
     }
 
-    /// One more who is told, while it lives.
+    /// Adds a listener, for as long as it lives.
     pub fn watch(&self, watcher: Weak<dyn ChangeListener>) {
         let mut watchers = self.watchers.lock();
-        // Looked through when it is full, so that each one costs a push and no more.
+        // Dead ones are removed when it is full, so that adding one usually costs only a push.
         if watchers.len() == watchers.capacity() {
             watchers.retain(|watcher| watcher.strong_count() > 0);
         }
         watchers.push(watcher);
     }
 
-    /// A client was given a list with this digest.
+    /// A client received a list with this digest.
     pub fn given(&self, list: List, digest: u64) {
         self.lock()[list as usize].debounce.given(digest);
     }
@@ -89,14 +88,13 @@ impl ChangeNotifier {
         });
     }
 
-    /// A resource changed.
     pub fn updated(&self, uri: &str, params: &[u8]) {
         for watcher in self.listening() {
             watcher.updated(uri, params);
         }
     }
 
-    /// When it has to be looked at again; `None` ends the sleep.
+    /// When to check again; `None` ends the sleep.
     fn due(&self, list: List, pace: Pace) -> Option<tokio::time::Instant> {
         let mut lists = self.lock();
         let entry = &mut lists[list as usize];

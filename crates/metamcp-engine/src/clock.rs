@@ -1,5 +1,5 @@
-//! The one reading of time in the engine.
-//! Owns: the start of the process, and what it missed while it was stopped.      Never: decides anything.
+//! The only clock of the engine.
+//! Owns: the start of the process, and the time it was suspended.      Never: decides anything.
 //! In: nothing.  Out: `Moment`s for the core, `Instant`s for sleeping.
 //! Tests: below, and through everything that waits.
 
@@ -11,23 +11,21 @@ use metamcp_types::suspend_clock::{BEAT, ClockReader, SuspendAwareClock};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-/// Turns instants into moments since the start, in which the process could run.
+/// Converts instants to the time since the start, without suspensions of the process.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
-    /// One for the life of the process, since everybody who waits has a copy of the clock.
+    /// One for the life of the process: every copy of the clock refers to it.
     suspend_clock: &'static Mutex<SuspendAwareClock>,
 }
 
 impl Clock {
-    /// Starts counting.
     pub fn start() -> Clock {
         Clock { start: Instant::now(), suspend_clock: Box::leak(Box::default()) }
     }
 
-    /// The present moment.
     pub fn now(self) -> Moment {
-        // Read under the lock: a reading from before a pause must not come after one from behind it.
+        // Read under the lock: a reading from before a suspension must not come after one from behind it.
         let mut suspend_clock = self.suspend_clock();
         suspend_clock.now(self.raw())
     }
@@ -37,14 +35,14 @@ impl Clock {
         u64::try_from(self.now().elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// When to wake for a moment, if no pause comes between. A moment that never comes is a year away, which a timer
-    /// can hold.
+    /// When to wake for a moment, if there is no suspension before. For a moment that never comes, a year from now, which a
+    /// timer accepts.
     pub fn instant(self, moment: Moment) -> Instant {
         const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
         self.start + self.suspend_clock().raw(moment).elapsed().min(YEAR)
     }
 
-    /// Waits for a moment; a pause on the way is not counted.
+    /// Waits for a moment, not counting suspensions.
     pub async fn sleep_until(self, moment: Moment) {
         loop {
             tokio::time::sleep_until(self.instant(moment)).await;
@@ -54,19 +52,19 @@ impl Clock {
         }
     }
 
-    /// The value of `work`, unless it takes longer than `limit`; a pause on the way is not counted.
+    /// The result of `work`, unless it takes longer than `limit`, not counting suspensions.
     pub async fn timeout<T>(self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
         let end = self.now() + limit;
         tokio::select! {
-            // What is there is taken, however late it is.
+            // A result is used, however late it is.
             biased;
             value = work => Some(value),
             () = self.sleep_until(end) => None,
         }
     }
 
-    /// For the one who looks at the clock regularly while `watched`: when to look next, with nothing to do before
-    /// `wake`. From now on whoever looks later than that finds out that the process was stopped.
+    /// For the one task that reads the clock regularly while `watched`: when to read it next, with nothing to do before
+    /// `wake`. A later reading then reveals a suspension.
     pub(crate) fn next_look(self, wake: Moment, watched: bool) -> Instant {
         let wake = self.instant(wake);
         let next = if watched { wake.min(Instant::now() + BEAT) } else { wake };
@@ -74,17 +72,17 @@ impl Clock {
         next
     }
 
-    /// Nobody looks regularly any more.
+    /// Nobody reads the clock regularly any more.
     pub(crate) fn unwatched(self) {
         self.suspend_clock().sleeps_until(ClockReader::Calls, Moment::NEVER);
     }
 
-    /// Sleeps so long, and sees to it that a pause of the process is noticed at the end of it. One at a time.
+    /// Sleeps so long, and detects a suspension of the process at the end. One at a time.
     pub(crate) async fn doze(self, length: Duration) {
         let until = Instant::now() + length;
         self.suspend_clock().sleeps_until(ClockReader::Sessions, self.raw_of(until));
         tokio::time::sleep_until(until).await;
-        // Whoever looks now notices.
+        // Reading the clock detects it.
         self.now();
         self.suspend_clock().sleeps_until(ClockReader::Sessions, Moment::NEVER);
     }
@@ -102,7 +100,7 @@ impl Clock {
     }
 }
 
-/// Wall time, for what is written to disk and nothing else.
+/// Wall time, only for what is written to disk.
 pub fn unix_millis() -> u64 {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
@@ -115,16 +113,16 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_that_was_interrupted_goes_on() {
+    async fn a_suspension_does_not_shorten_a_wait() {
         let clock = Clock::start();
         clock.next_look(Moment::NEVER, true);
         let waiting = clock.timeout(5 * SECOND, std::future::pending::<()>());
         let mut waiting = std::pin::pin!(waiting);
         assert!(tokio::time::timeout(SECOND / 2, &mut waiting).await.is_err());
-        // As if the whole process had been stopped for an hour.
+        // As if the whole process had been suspended for an hour.
         tokio::time::advance(3600 * SECOND).await;
         let woken = clock.now();
-        // Nobody here goes on looking.
+        // Nobody reads the clock regularly here.
         clock.unwatched();
         assert!(woken < Moment::millis(2_000), "{woken:?}");
         assert!(tokio::time::timeout(4 * SECOND, &mut waiting).await.is_err(), "time is left");

@@ -1,5 +1,5 @@
-//! Work that costs processor time: searches, indexing, reading and writing of long JSON; off the thread that relays calls.
-//! Owns: as many threads as there are cores, and their queue.      Never: waits for a disk or a peer, runs work nobody waits for any more.
+//! A thread pool for CPU-bound work: searches, indexing, parsing and writing of long JSON; off the thread that relays calls.
+//! Owns: one thread per core, and their queue.      Never: waits for I/O, runs cancelled work.
 //! In: closures.  Out: what they return.
 //! Tests: below; `cargo xtask bench --only search` for what a call costs beside searches.
 
@@ -11,36 +11,36 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-/// Work that may wait in the queue. More waits where it comes from, so that what a client cancels costs no place here.
+/// Queue capacity. Beyond it callers wait outside, so that a cancelled one takes no place.
 const QUEUE: usize = 64;
 
-/// How much these threads yield to the one that relays calls, as `nice` counts: where both want a processor they get a
-/// tenth of it. At the lowest priority nothing gets done beside a build.
+/// The `nice` value of these threads, in favour of the one that relays calls: where both compete for a core they get a
+/// tenth of it. At the lowest priority nothing would get done beside a build.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
 
-/// The work did not end: it panicked, or there is no thread for it.
+/// The work panicked, or there is no thread for it.
 #[derive(Debug, thiserror::Error)]
 #[error("the gateway failed while working on it")]
 pub struct ComputeError;
 
-/// Does some work off this thread and waits for it. Dropping the future skips the work if it has not begun.
+/// Runs work on the pool and waits for it. Dropping the future skips the work if it has not begun.
 pub async fn run<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ComputeError> {
     pool().run(work).await
 }
 
-/// Lets others go first from now on: this thread, and those it starts. Where that cannot be arranged it goes without.
+/// Lowers the priority of this thread, and of those it starts, where possible.
 pub fn step_aside() {
-    // On Linux a niceness belongs to a thread, elsewhere to the whole process.
+    // On Linux a nice value belongs to a thread, elsewhere to the whole process.
     #[cfg(target_os = "linux")]
     rustix::process::nice(NICENESS).ok();
 }
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Threads are taken from the system once for the process, whichever gateway in it asks first.
+/// One pool for the process.
 fn pool() -> &'static Pool {
     static POOL: OnceLock<Pool> = OnceLock::new();
     POOL.get_or_init(|| {
@@ -49,8 +49,7 @@ fn pool() -> &'static Pool {
 }
 
 struct Pool {
-    /// Sending takes no lock that these threads hold: they may lose their processor at any moment, and whoever relays
-    /// calls would wait until they have it again.
+    /// Sending takes no lock that these threads hold: a thread that lost its core while holding one would block the relay.
     jobs: Sender<Job>,
     places: Arc<Semaphore>,
 }
@@ -62,7 +61,7 @@ impl Pool {
         for _ in 0..threads {
             let queue = Arc::clone(&queue);
             let thread = std::thread::Builder::new().name("compute".to_owned());
-            // With fewer threads it takes longer; with none, everything is refused.
+            // With fewer threads it takes longer; with none, all work is refused.
             drop(thread.spawn(move || work(&queue)));
         }
         Pool { jobs, places: Arc::new(Semaphore::new(places)) }
@@ -77,7 +76,7 @@ impl Pool {
         let (answer, answered) = oneshot::channel();
         self.push(place, move || {
             if !answer.is_closed() {
-                // Whoever stopped waiting in the meantime has no use for it.
+                // The receiver may be gone by now.
                 drop(answer.send(work()));
             }
         });
@@ -89,7 +88,7 @@ impl Pool {
             drop(place);
             work();
         };
-        // Refused only when no thread is left; who waits then hears that it failed.
+        // Fails only if no thread is left; the receiver then reports the failure.
         drop(self.jobs.send(Box::new(job)));
     }
 }
@@ -97,10 +96,10 @@ impl Pool {
 fn work(queue: &Mutex<Receiver<Job>>) {
     step_aside();
     loop {
-        // One waits for the next job, the others for their turn to.
+        // One waits for the next job, the others for the lock.
         let next = queue.lock().recv();
         let Ok(job) = next else { return };
-        // The panic was reported; it ends no more than the work it happened in.
+        // The panic was reported, and ends only this job.
         drop(catch_unwind(AssertUnwindSafe(job)));
     }
 }
@@ -117,7 +116,7 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().build().unwrap()
     }
 
-    /// Occupies the only thread of a pool until what is returned is dropped.
+    /// Occupies the only thread of a pool until the result is dropped.
     fn occupy(pool: &Pool) -> Sender<()> {
         let (held, released) = channel::<()>();
         let (begun, begins) = channel();
@@ -130,14 +129,14 @@ mod tests {
         held
     }
 
-    /// Has a future go as far as it can now.
+    /// Polls a future once.
     async fn begin(future: &mut (impl Future + Unpin)) {
         let begun = std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut *future).poll(cx)));
         assert!(begun.await.is_pending());
     }
 
     #[test]
-    fn work_is_done_on_another_thread_and_a_panic_ends_only_itself() {
+    fn work_runs_on_another_thread_and_a_panic_ends_only_itself() {
         runtime().block_on(async {
             let pool = Pool::new(1, 4);
             let here = std::thread::current().id();
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_nobody_waits_for_is_skipped() {
+    fn cancelled_work_is_skipped() {
         runtime().block_on(async {
             let pool = Pool::new(1, 4);
             let held = occupy(&pool);
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_has_a_bound_and_what_does_not_fit_waits_outside() {
+    fn the_queue_is_bounded_and_excess_work_waits_outside() {
         runtime().block_on(async {
             let pool = Pool::new(1, 1);
             let held = occupy(&pool);
@@ -177,10 +176,10 @@ mod tests {
         });
     }
 
-    /// The thread that relays calls must win where both want a processor.
+    /// The thread that relays calls must win where both compete for a core.
     #[cfg(target_os = "linux")]
     #[test]
-    fn its_threads_step_aside_and_this_one_does_not() {
+    fn pool_threads_have_a_lower_priority() {
         runtime().block_on(async {
             let niceness = || rustix::process::getpriority_process(None).unwrap();
             let here = niceness();

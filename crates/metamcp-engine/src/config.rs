@@ -1,5 +1,5 @@
-//! Configuration as found on this machine: which file, and what flags and variables add to it.
-//! Owns: finding and reading the files, the order of sources.      Never: judges their content (`metamcp_config::config` does), starts anything.
+//! Loads the configuration on this machine: which file, and which flags and variables override it.
+//! Owns: finding and reading the files, the precedence of sources.      Never: validates their content (`metamcp_config::config` does), starts anything.
 //! In: `LoadOptions`: flags, variables, working directory.  Out: `Loaded`, or a `LoadError` to show as it is.
 //! Tests: `config/tests.rs`.
 
@@ -17,67 +17,58 @@ pub use self::load::{home, load};
 pub use self::project::{CurrentProject, Project, ProjectTrust};
 pub use self::self_reference::{ABOVE, RecursionError, above, below};
 
-/// Largest config file that is read; a larger one was not written as one.
+/// Largest config file read.
 pub const LARGEST_FILE: u64 = 1 << 20;
 
 /// What decides which configuration is loaded.
 pub struct LoadOptions<'a> {
-    /// Settings from the command line.
     pub flags: Vec<Given>,
-    /// Answers for environment variables, in settings and in the file.
+    /// Looks up environment variables, for settings and for references in the file.
     pub lookup: &'a dyn Fn(&str) -> Option<String>,
-    /// Names of all variables that are set, to tell those that mean nothing here.
+    /// Names of all variables that are set, to report unknown ones.
     pub variables: Vec<String>,
-    /// Why this build or machine cannot run scripts in a profile, and how it could; `None` where it can.
+    /// Why this build or machine cannot run scripts in a profile, and how it could; `None` if it can.
     pub lacks: &'a dyn Fn(CodeProfile) -> Option<Lack>,
     /// Where `.mcp.json` is looked for.
     pub working_dir: &'a Path,
 }
 
-/// Why a profile of code mode is not to be had.
+/// Why a profile of code mode is unavailable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lack {
-    /// What is missing.
     pub reason: String,
-    /// How to get it.
+    /// How to fix it.
     pub cure: String,
 }
 
-/// The configuration in force.
+/// The effective configuration.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// Servers, and settings from all sources.
     pub config: Config,
-    /// Every setting with the source it was taken from.
+    /// Every setting with its source.
     pub values: Vec<Given>,
-    /// What the user should know.
+    /// Warnings and notes for the user.
     pub remarks: Vec<Remark>,
-    /// The project's file, whether it counts or not; none where the user named a file.
+    /// The project's file, approved or not; none if the user named a file.
     pub project: Option<Project>,
-    /// The file the servers come from.
     pub source: Source,
-    /// Every file that has a say: a change of one of them may change all of this.
+    /// Every file that was read or looked for: a change of one of them may change the configuration.
     pub files: Vec<PathBuf>,
 }
 
-/// The file the servers come from; those of a project that was approved are added to the user's own.
+/// The file the servers come from; those of an approved project are added to the user's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// The one named by flag or variable.
     Named(PathBuf),
-    /// `.mcp.json` in the working directory, which was approved; the user has no file.
+    /// The approved `.mcp.json` in the working directory, if the user has no file.
     Project(PathBuf),
-    /// The user's own.
     User(PathBuf),
-    /// There is none.
     Nowhere {
-        /// Where it was looked for, in this order.
         looked: Vec<PathBuf>,
     },
 }
 
 impl Source {
-    /// The file, if there is one.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Named(path) | Self::Project(path) | Self::User(path) => Some(path),
@@ -85,44 +76,38 @@ impl Source {
         }
     }
 
-    /// What a user without any file needs to know, and the smallest file that works.
+    /// Advice for a user without any file, with a minimal example.
     pub fn advice(&self) -> Option<String> {
         let Self::Nowhere { looked } = self else { return None };
         let places: Vec<String> =
             looked.iter().map(|path| format!("  {}", path.display())).collect();
         Some(format!(
-            "no config file was found; looked for\n{}\n\n`metamcp init` takes over the servers your clients have, `metamcp add memory` installs a first one. Or write one of the files, for example:\n\n{EXAMPLE}\n",
+            "no config file was found; looked for\n{}\n\n`metamcp init` imports the servers of your clients, `metamcp add memory` installs a first one. Or write one of the files, for example:\n\n{EXAMPLE}\n",
             places.join("\n")
         ))
     }
 }
 
-/// The smallest useful file.
 const EXAMPLE: &str = r#"{
   "mcpServers": {
     "memory": { "command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory"] }
   }
 }"#;
 
-/// Something the user should know about the configuration in force.
+/// A warning or note about the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remark {
-    /// How serious.
     pub severity: Severity,
-    /// The file it is about.
     pub path: Option<PathBuf>,
-    /// The place in the file.
     pub place: Option<Place>,
-    /// What, as a fragment without a full stop.
+    /// A fragment without a full stop.
     pub message: String,
-    /// What to do about it.
     pub hint: Option<String>,
-    /// The line of the file and a caret under the place, for what is wrong with it.
+    /// The line of the file, with a caret under the place.
     pub excerpt: Option<String>,
 }
 
 impl Remark {
-    /// A warning of the reader, with the file it is about.
     pub fn of_file(path: &Path, warning: &Warning) -> Self {
         Self {
             severity: warning.severity,
@@ -134,7 +119,7 @@ impl Remark {
         }
     }
 
-    /// What of a file cannot be used, though the rest is.
+    /// A part of a file that is invalid and was skipped.
     pub fn of_fault(path: &Path, fault: &Problem) -> Self {
         Self {
             severity: Severity::Error,
@@ -160,56 +145,29 @@ impl fmt::Display for Remark {
     }
 }
 
-/// Why no configuration could be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The file cannot be opened or read.
     #[error("cannot read the config file {}", path.display())]
-    Unreadable {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The path leads to something that is no file.
+    Unreadable { path: PathBuf, source: std::io::Error },
     #[error("the config file {} is {what}, not a file", path.display())]
-    NotAFile {
-        /// Which path.
-        path: PathBuf,
-        /// What it is.
-        what: &'static str,
-    },
-    /// The file is far too large.
+    NotAFile { path: PathBuf, what: &'static str },
     #[error("the config file {} is larger than {LARGEST_FILE} bytes", path.display())]
-    TooLarge {
-        /// Which file.
-        path: PathBuf,
-    },
-    /// The content cannot be used.
+    TooLarge { path: PathBuf },
     #[error("{}:{error}", path.display())]
-    Broken {
-        /// Which file.
-        path: PathBuf,
-        /// What is wrong with it.
-        error: ConfigError,
-    },
-    /// Variables hold values that their settings cannot take.
+    Broken { path: PathBuf, error: ConfigError },
+    /// Variables have invalid values.
     #[error("{}", join(errors))]
-    Environment {
-        /// Every one of them.
-        errors: Vec<ValueError>,
-    },
-    /// The toolset that clients are to be kept to is not there. Without it they would see everything.
+    Environment { errors: Vec<ValueError> },
+    /// The configured toolset does not exist. Without it clients would see everything.
     #[error("there is no toolset {name:?}{}", listed(known))]
     NoSuchToolset {
-        /// As it was named.
         name: String,
-        /// Those there are.
+        /// The existing ones.
         known: Vec<String>,
     },
-    /// `~` cannot be replaced.
+    /// `~` cannot be expanded.
     #[error(
-        "cannot tell your home directory; set HOME, or METAMCP_HOME to where metamcp may keep its files"
+        "cannot determine your home directory; set HOME, or METAMCP_HOME to a folder for metamcp's files"
     )]
     NoHome,
 }

@@ -1,4 +1,4 @@
-//! Files under the user's home that survive crashes, other gateways and planted traps.
+//! Files under the user's home that survive crashes, concurrent gateways and planted traps such as symlinks.
 //! Owns: private directories, atomic writes, bounded reads, names made safe for paths.      Never: knows what is in a file.
 //! In: a directory, a name, bytes.  Out: all of the bytes or none, and never a hang.
 //! Tests: `files/tests.rs`.
@@ -26,52 +26,20 @@ const MAX_READABLE: usize = 64;
 /// Why a file or directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// Something in the place of a directory leads elsewhere.
     #[error("{} is a symbolic link and is not followed", path.display())]
-    Symlink {
-        /// Where.
-        path: PathBuf,
-    },
-    /// A directory of another user.
+    Symlink { path: PathBuf },
     #[error("{} belongs to another user (uid {owner})", path.display())]
-    ForeignOwner {
-        /// Where.
-        path: PathBuf,
-        /// Whose.
-        owner: u32,
-    },
-    /// Others can read or write what is meant for its owner alone.
+    ForeignOwner { path: PathBuf, owner: u32 },
     #[error("{} is open to others (mode {mode:04o})", path.display())]
-    Exposed {
-        /// Where.
-        path: PathBuf,
-        /// Its permissions.
-        mode: u32,
-    },
-    /// A file where a directory should be, or the reverse, or a device, a socket, a pipe.
+    Exposed { path: PathBuf, mode: u32 },
     #[error("{} is not a {expected}", path.display())]
-    WrongKind {
-        /// Where.
-        path: PathBuf,
-        /// What should be there.
-        expected: &'static str,
-    },
-    /// More than may be read.
+    WrongKind { path: PathBuf, expected: &'static str },
     #[error("{} is larger than {cap} bytes", path.display())]
-    TooLarge {
-        /// Where.
-        path: PathBuf,
-        /// The cap.
-        cap: u64,
-    },
-    /// The system refused.
+    TooLarge { path: PathBuf, cap: u64 },
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried.
         action: &'static str,
-        /// On what.
         path: PathBuf,
-        /// The refusal.
         #[source]
         source: io::Error,
     },
@@ -83,7 +51,7 @@ impl FileError {
     }
 }
 
-/// `name` as one path component: readable, and distinct for distinct names whatever the file system folds.
+/// `name` as one path component: readable, and unique also on file systems that ignore case.
 pub fn component(name: &str) -> String {
     let mut safe = String::new();
     for c in name.chars().take(MAX_READABLE) {
@@ -101,13 +69,12 @@ pub fn component(name: &str) -> String {
 pub struct Opened {
     file: File,
     path: PathBuf,
-    /// Bytes.
     pub size: u64,
     identity: system::Identity,
 }
 
 impl Opened {
-    /// Everything, if it is no more than `cap`.
+    /// The whole content, up to `cap`.
     pub fn read(&mut self, cap: u64) -> Result<Vec<u8>, FileError> {
         if self.size > cap {
             return Err(FileError::TooLarge { path: self.path.clone(), cap });
@@ -120,7 +87,7 @@ impl Opened {
         Ok(bytes)
     }
 
-    /// From where the last read ended, at most `most` bytes.
+    /// Continues after the last read, at most `most` bytes.
     pub fn read_start(&mut self, most: u64) -> Result<Vec<u8>, FileError> {
         let mut bytes = Vec::with_capacity(usize::try_from(most.min(self.size)).unwrap_or(0));
         (&self.file)
@@ -131,8 +98,8 @@ impl Opened {
     }
 }
 
-/// A directory that is ours: not a link, not another user's. Everything inside is reached through the open
-/// directory, so that swapping it for a link after the check gains nothing.
+/// A directory of ours: not a symlink, not another user's. Entries are accessed relative to the open directory, so that
+/// replacing it by a symlink after the check has no effect.
 #[derive(Debug)]
 pub struct Directory {
     inner: system::Handle,
@@ -140,13 +107,13 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// The user's own directory, which may itself be a link, such as one to another disk.
+    /// The user's own directory, which may itself be a symlink, such as to another disk.
     pub fn home(path: &Path) -> Result<Option<Self>, FileError> {
         system::open_home(path)
             .map(|found| found.map(|inner| Self { inner, path: path.to_owned() }))
     }
 
-    /// The same, made with mode 0700 if it is not there.
+    /// The same, created with mode 0700 if missing.
     pub fn home_or_create(path: &Path) -> Result<Self, FileError> {
         if let Some(found) = Self::home(path)? {
             return Ok(found);
@@ -155,14 +122,13 @@ impl Directory {
         Self::home(path)?.ok_or_else(|| FileError::io("open", path, io::ErrorKind::NotFound))
     }
 
-    /// A directory inside, if it is there.
     pub fn inside(&self, name: &str) -> Result<Option<Self>, FileError> {
         let path = self.path.join(name);
         let found = system::open_directory(&self.inner, name, &path)?;
         Ok(found.map(|inner| Self { inner, path }))
     }
 
-    /// The same, made with mode 0700 if it is not there.
+    /// The same, created with mode 0700 if missing.
     pub fn inside_or_create(&self, name: &str) -> Result<Self, FileError> {
         if let Some(found) = self.inside(name)? {
             return Ok(found);
@@ -172,7 +138,7 @@ impl Directory {
         self.inside(name)?.ok_or_else(|| FileError::io("open", &path, io::ErrorKind::NotFound))
     }
 
-    /// A regular file inside, if it is there. Never waits, whatever is in its place.
+    /// A regular file inside. Never blocks, whatever is in its place.
     pub fn open(&self, name: &str) -> Result<Option<Opened>, FileError> {
         let path = self.path.join(name);
         let Some((file, identity, size)) = system::open_file(&self.inner, name, &path)? else {
@@ -181,27 +147,27 @@ impl Directory {
         Ok(Some(Opened { file, path, size, identity }))
     }
 
-    /// The same for a file that holds a secret: it must belong to this user, and nobody else may read or write it.
+    /// The same for a file with a secret: it must belong to this user, and nobody else may read or write it.
     pub fn open_private(&self, name: &str) -> Result<Option<Opened>, FileError> {
         let Some(opened) = self.open(name)? else { return Ok(None) };
         system::check_private(&opened.file, &opened.path)?;
         Ok(Some(opened))
     }
 
-    /// Puts `bytes` in place of `name` at once: readers see the old file or the new one, whole.
-    /// Not flushed to the disk: for files whose loss costs nothing and whose damage is detected.
+    /// Replaces `name` atomically: readers see the old file or the new one, complete.
+    /// Not synced to disk: for files whose loss costs nothing and whose damage is detected.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
         self.put(name, bytes, false)
     }
 
-    /// The same for what nobody could make again: it is on the disk when this returns.
+    /// The same for what cannot be recreated: synced to disk when this returns.
     pub fn replace_for_good(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
         self.put(name, bytes, true)
     }
 
-    /// A file by whose lock processes take turns; it holds nothing and stays.
-    pub fn turnstile(&self, name: &str) -> Result<File, FileError> {
-        system::open_turnstile(&self.inner, name, &self.path.join(name))
+    /// An empty file for locking between processes.
+    pub fn open_lock(&self, name: &str) -> Result<File, FileError> {
+        system::open_lock(&self.inner, name, &self.path.join(name))
     }
 
     fn put(&self, name: &str, bytes: &[u8], for_good: bool) -> Result<(), FileError> {
@@ -215,11 +181,11 @@ impl Directory {
         drop(file);
         let moved = written.and_then(|()| self.rename(&temporary, name));
         if for_good && moved.is_ok() {
-            // The name is on disk once its folder is; a system that cannot do that loses nothing by it.
+            // Syncs the directory, which makes the new name durable; systems that cannot do that lose nothing by it.
             File::open(&self.path).and_then(|folder| folder.sync_all()).ok();
         }
         if moved.is_err() {
-            // What failed is reported; a temporary file left behind is swept later.
+            // The error is reported; a leftover temporary file is swept later.
             self.remove(&temporary).ok();
         }
         moved
@@ -230,12 +196,12 @@ impl Directory {
         system::rename(&self.inner, from, to, &self.path.join(from))
     }
 
-    /// Removes a file, a link or an empty directory. What is not there is no error.
+    /// Removes a file, a symlink or an empty directory. A missing entry is no error.
     pub fn remove(&self, name: &str) -> Result<(), FileError> {
         system::remove(&self.inner, name, &self.path.join(name))
     }
 
-    /// The names inside, at most `most`, sorted. Names that are not text are left out.
+    /// The names inside, at most `most`, sorted. Names that are not UTF-8 are skipped.
     pub fn names(&self, most: usize) -> Result<Vec<String>, FileError> {
         let listing = std::fs::read_dir(&self.path)
             .map_err(|source| FileError::io("list", &self.path, source))?;
@@ -255,13 +221,12 @@ impl Directory {
         system::identity(&self.inner, name, &self.path.join(name)) == Some(opened.identity)
     }
 
-    /// Where this is.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// The prefix by which files left behind by a crash are known.
+/// The prefix of temporary files, by which those left by a crash are recognized.
 pub fn temporary_prefix(name: &str) -> String {
     format!(".{name}.")
 }

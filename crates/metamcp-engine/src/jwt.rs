@@ -1,11 +1,11 @@
-//! Signed tokens (JWT): `jsonwebtoken` on the cryptography that TLS has already.
-//! Owns: which algorithms there are.      Never: judges what a token says, keeps a key.
+//! Signed tokens (JWT): `jsonwebtoken` on the cryptography that TLS already uses.
+//! Owns: the supported algorithms.      Never: checks claims, stores a key.
 //! In: a token or claims, and a key.  Out: claims, or a token.
 //! Tests: below; `serve/http/access/jwt.rs`, `login/client_assertion.rs`.
 //!
-//! The library wants a provider of cryptography. Of its own two, one is a C build that `deny.toml` refuses, and the other
-//! adds 29 crates, among them `rsa`, which leaks its key by the time it takes (RUSTSEC-2023-0071). Its older line, which has
-//! ring built in, skips a `nbf` that is no number (CVE-2026-25537). So ring is put behind it here.
+//! The library requires a cryptography provider. Of its own two, one is a C build that `deny.toml` refuses, and the other
+//! adds 29 crates, among them `rsa`, which has a timing side channel (RUSTSEC-2023-0071). Its older release, with ring
+//! built in, skips a `nbf` that is not a number (CVE-2026-25537). So ring is plugged in here.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{ErrorKind, Result};
@@ -26,7 +26,7 @@ static RING: CryptoProvider = CryptoProvider {
     key_utils: KeyUtils::new_unimplemented(),
 };
 
-/// What a token says, if this key signed it and the library finds nothing wrong with it.
+/// The claims of a token, if this key signed it and the library finds it valid.
 pub(crate) fn decode<T: DeserializeOwned>(
     token: &str,
     key: &DecodingKey,
@@ -36,7 +36,7 @@ pub(crate) fn decode<T: DeserializeOwned>(
     jsonwebtoken::decode(token, key, validation)
 }
 
-/// Claims signed with a private key in PKCS #8, or of RSA in PKCS #1; `None` where it is no key that can sign.
+/// Signs claims with a private key in PKCS #8, or RSA in PKCS #1; `None` if it is not a key that can sign.
 pub(crate) fn encode(der: &[u8], claims: &impl Serialize) -> Option<Result<String>> {
     let _already = RING.install_default();
     let kinds = [
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_verified_by_the_other_half_and_the_algorithm_of_its_key_only() {
+    fn a_token_verifies_only_with_its_public_key_and_algorithm() {
         let random = SystemRandom::new();
         let curve = &signature::ECDSA_P256_SHA256_FIXED_SIGNING;
         let pkcs8 = EcdsaKeyPair::generate_pkcs8(curve, &random).unwrap();
@@ -172,7 +172,7 @@ mod tests {
         let key = DecodingKey::from_ec_der(public);
         assert_eq!(check(&key, Algorithm::ES256), Ok(claims.clone()));
         assert!(check(&key, Algorithm::EdDSA).is_err());
-        // The public key as the secret of an algorithm with secrets.
+        // The public key as the secret of a symmetric algorithm.
         for wrong in [DecodingKey::from_secret(public), DecodingKey::from_ed_der(public)] {
             assert!(check(&wrong, Algorithm::ES256).is_err());
             assert!(check(&wrong, Algorithm::HS256).is_err());

@@ -1,6 +1,6 @@
-//! Logins at remote servers: tokens kept, shown, refreshed once for all gateways, and got from a person who agrees.
-//! Owns: what is remembered of each login, the visit a person pays us, turns between processes.      Never: speaks OAuth itself (the official SDK's `auth` does, over our way out), opens a browser.
-//! In: a refusal of a server.  Out: a token to show, or where a person has to go.
+//! OAuth logins at remote servers: obtains, stores and presents tokens, and refreshes each one once for all gateways.
+//! Owns: the stored login of each server, the authorization callback, the lock between processes.      Never: speaks OAuth itself (the official SDK's `auth` does, over our way out), opens a browser.
+//! In: a server's 401 or 403.  Out: a token to present, or the authorization URL for the user.
 //! Tests: `login/store.rs`, `metamcp/tests/remote/login.rs`.
 
 mod authorization_flow;
@@ -23,7 +23,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::login::oauth::OAuthError;
 use metamcp_calls::failure::Fact;
-use metamcp_config::config::{Grant, HttpOptions, Login as Wishes};
+use metamcp_config::config::{Grant, HttpOptions, Login as LoginOptions};
 use metamcp_config::settings::TokenStore;
 use metamcp_types::web::Address;
 use tokio::sync::{Notify, oneshot};
@@ -36,71 +36,52 @@ pub use self::tokens::Tokens;
 use crate::clock::unix_millis;
 use crate::files::FileError;
 use crate::observe::{Event, LoginChange, Observer};
-use crate::web::{Guarded, Plan, SendError, SendErrorKind, TlsError, Tunnel};
+use crate::web::{ClientOptions, GuardedClient, Proxy, SendError, SendErrorKind, TlsError};
 
-/// A token that ends sooner is refreshed before it is shown.
-const SOON: Duration = Duration::from_secs(30);
+/// A token that expires within this time is refreshed before use.
+const REFRESH_BEFORE_EXPIRY: Duration = Duration::from_secs(30);
 /// How long an authorization server may take to connect.
-const CONNECT: Duration = Duration::from_secs(10);
-/// How often it is looked whether somebody logged in by another process.
-const LOOK: Duration = Duration::from_secs(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often the store is polled for a login that another process completed.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why a login did not lead to a token.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginError {
-    /// Only a person can go on.
+    /// The user has to authorize in a browser.
     #[error("{reason}")]
-    Person {
-        /// Why.
-        reason: String,
-    },
-    /// No login helps: we have what the server says it wants.
-    #[error("it says that our rights do not suffice, although they hold all that it names")]
+    Person { reason: String },
+    /// A new login would not help: the token already has every scope the server asks for.
+    #[error("it reports insufficient scope, although the token has every scope it names")]
     Enough,
-    /// What a server says about logins cannot be used.
+    /// The server's OAuth metadata or responses are invalid.
     #[error(transparent)]
     Protocol(#[from] OAuthError),
-    /// Whoever has to be asked cannot be.
-    #[error("{place} cannot be asked: {reason}")]
-    Unreachable {
-        /// Who.
-        place: String,
-        /// Why not.
-        reason: String,
-    },
-    /// What is remembered cannot be read or written.
-    #[error("what is remembered of logins cannot be used")]
+    #[error("{place} cannot be reached: {reason}")]
+    Unreachable { place: String, reason: String },
+    /// The stored logins cannot be read or written.
+    #[error("the stored logins cannot be used")]
     Store(#[from] FileError),
-    /// The keyring was wanted and does not work.
+    /// The configured keyring does not work.
     #[error(
-        "the keyring of this system cannot be used: {why}; with `tokenStore` set to `file` it is not needed"
+        "the system keyring cannot be used: {why}; set `tokenStore` to `file` to do without it"
     )]
-    Keyring {
-        /// Why not.
-        why: String,
-    },
-    /// The key that should prove us does not.
+    Keyring { why: String },
+    /// The private key cannot sign client assertions.
     #[error("the `privateKey` of its client cannot be used: {why}")]
-    ClientAssertion {
-        /// Why not.
-        why: String,
-    },
-    /// The company that should vouch for the person does not.
-    #[error("its `identityProvider` does not vouch for you: {why}")]
-    Enterprise {
-        /// Why not.
-        why: String,
-    },
-    /// Other gateways take too long.
+    ClientAssertion { why: String },
+    /// The identity provider issued no identity assertion.
+    #[error("its `identityProvider` did not authorize you: {why}")]
+    Enterprise { why: String },
+    /// The lock of another gateway timed out.
     #[error("another gateway has been refreshing the same token for too long")]
     Busy,
-    /// Files for TLS.
     #[error("TLS cannot be set up")]
     Tls(#[from] TlsError),
 }
 
 impl LoginError {
-    fn person(reason: impl Into<String>) -> LoginError {
+    fn user_needed(reason: impl Into<String>) -> LoginError {
         LoginError::Person { reason: reason.into() }
     }
 
@@ -116,29 +97,28 @@ impl LoginError {
     }
 }
 
-/// What is known of a login, for people.
+/// The state of a login, for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginStatus {
-    /// Who let us in.
     pub issuer: String,
-    /// The rights we have, where that was said.
+    /// The granted scopes, if the server named them.
     pub scopes: Vec<String>,
-    /// Milliseconds until the token ends, where that was said; zero if it has.
+    /// Milliseconds until the token expires, if the server said so; zero once expired.
     pub expires_in_ms: Option<u64>,
-    /// Whether it can be made again without a person.
+    /// Whether the token can be renewed without the user.
     pub refreshes: bool,
 }
 
-/// Where a person has to go, and what comes of it.
+/// A login that waits for the user.
 #[derive(Debug)]
 pub struct StartedLogin {
-    /// The address to open in a browser on this machine.
+    /// The authorization URL, to open in a browser on this machine.
     pub address: String,
-    /// Hears how it ended.
+    /// Receives the outcome.
     pub done: oneshot::Receiver<Result<(), String>>,
 }
 
-/// Where logins are remembered, the same for all of a process.
+/// Where the logins of this process are stored.
 #[derive(Clone, Debug)]
 pub struct LoginStorage {
     home: PathBuf,
@@ -148,7 +128,7 @@ pub struct LoginStorage {
 }
 
 impl LoginStorage {
-    /// Under this home, with the key where it is wanted. Touches nothing yet.
+    /// Storage under this home, with the encryption key in `place`. Touches nothing yet.
     pub fn new(home: &Path, place: TokenStore) -> LoginStorage {
         LoginStorage {
             home: home.to_owned(),
@@ -158,13 +138,13 @@ impl LoginStorage {
         }
     }
 
-    /// The same, with what happens to logins published there.
+    /// The same, with login events published to `observer`.
     #[must_use]
     pub fn observed_by(self, observer: Arc<Observer>) -> LoginStorage {
         LoginStorage { observer, ..self }
     }
 
-    /// The tokens that are held by its logins.
+    /// All tokens in use.
     pub fn tokens(&self) -> Arc<Tokens> {
         Arc::clone(&self.tokens)
     }
@@ -174,86 +154,85 @@ impl LoginStorage {
 #[derive(Debug)]
 pub struct Login {
     server: Address,
-    wishes: Wishes,
-    plan: Plan,
+    options: LoginOptions,
+    client_options: ClientOptions,
     store: Store,
     tokens: Arc<Tokens>,
     observer: Arc<Observer>,
-    /// The way to everybody whom the server names.
-    guarded: Guarded,
-    turn: tokio::sync::Mutex<()>,
+    /// SSRF-guarded clients for addresses that the server names.
+    guarded: GuardedClient,
+    token_lock: tokio::sync::Mutex<()>,
     known: Mutex<Known>,
-    /// Told whenever a visit is over.
+    /// Notified whenever an authorization flow ends.
     finished_flows: Notify,
     me: Weak<Login>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Whether the store was read.
     read: bool,
     record: Option<Record>,
-    /// The visit that is waited for: the rights it is for, and where the person has to go.
-    waiting: Option<(Option<String>, String)>,
+    /// The pending authorization flow: its scope and its authorization URL.
+    pending_flow: Option<(Option<String>, String)>,
 }
 
 impl Login {
-    /// At a server with this address. Touches nothing yet.
+    /// The login at the server with this address. Touches nothing yet.
     pub fn new(server: Address, options: &HttpOptions, login_storage: &LoginStorage) -> Arc<Login> {
-        let plan = Plan {
+        let client_options = ClientOptions {
             http2: true,
             tls: options.tls.clone(),
-            tunnel: Tunnel::from_surroundings(),
-            // Logins are rare: a kept connection would mostly be one that the other side is just closing.
-            ..Plan::plain(CONNECT, 0)
+            proxy: Proxy::from_env(),
+            // Logins are rare: a pooled connection would mostly be one the server is just closing.
+            ..ClientOptions::new(CONNECT_TIMEOUT, 0)
         };
         let store = Store::new(&login_storage.home, &server, login_storage.keys.clone());
-        let wishes = options.login.clone();
+        let options = options.login.clone();
         Arc::new_cyclic(|me| Login {
             server,
-            wishes,
-            plan,
+            options,
+            client_options,
             store,
             tokens: login_storage.tokens(),
             observer: Arc::clone(&login_storage.observer),
-            guarded: Guarded::default(),
-            turn: tokio::sync::Mutex::default(),
+            guarded: GuardedClient::default(),
+            token_lock: tokio::sync::Mutex::default(),
             known: Mutex::default(),
             finished_flows: Notify::new(),
             me: me.clone(),
         })
     }
 
-    /// The token to show, fresh if that can be had without a person.
+    /// The access token to send, refreshed if that works without the user.
     pub async fn token(&self) -> Option<String> {
-        // What somebody on the way could read is no secret any more.
-        if !self.wishes.wanted || !self.server.is_confidential() {
+        // A token is not sent over an unencrypted connection.
+        if !self.options.wanted || !self.server.is_confidential() {
             return None;
         }
         self.read_once().await;
         let (access, soon) = {
             let known = self.known();
             let record = known.record.as_ref()?;
-            (record.access.clone(), record.ends_within(SOON, unix_millis()))
+            (record.access.clone(), record.ends_within(REFRESH_BEFORE_EXPIRY, unix_millis()))
         };
         if soon {
-            // If it fails, the server is shown the old one and says itself what it thinks of it.
-            let _as_it_was = self.refresh(Some(&access)).await;
+            // If the refresh fails, the old token is sent and the server decides.
+            let _unchanged_on_failure = self.refresh(Some(&access)).await;
         }
         let known = self.known();
         known.record.as_ref().map(|record| record.access.clone())
     }
 
-    /// The server refused what it was shown. `Ok` if there is something else to show now.
+    /// Handles a 401 or 403 for the token `shown`. `Ok` if there is another token to try now.
     pub async fn refused(&self, challenges: &[String], shown: Option<&str>) -> Result<(), Fact> {
         let challenge = Challenge::read(&self.server, challenges.iter().map(String::as_str));
-        if !self.wishes.wanted {
-            return Err(needed("it wants a token, and `oauth` is switched off", None));
+        if !self.options.wanted {
+            return Err(needed("it requires a token, and `oauth` is disabled", None));
         }
         if !self.server.is_confidential() {
-            return Err(needed("it wants a token, and its address is not encrypted", None));
+            return Err(needed("it requires a token, and its address is not encrypted", None));
         }
-        let without = match self.without_a_person(&challenge, shown).await {
+        let without = match self.without_user(&challenge, shown).await {
             Ok(()) => return Ok(()),
             Err(error) => error,
         };
@@ -272,7 +251,7 @@ impl Login {
         }
     }
 
-    async fn without_a_person(
+    async fn without_user(
         &self,
         challenge: &Challenge,
         shown: Option<&str>,
@@ -280,60 +259,60 @@ impl Login {
         self.read_once().await;
         if !challenge.wants_more {
             match self.refresh(shown).await {
-                Err(LoginError::Person { .. }) if self.wishes.grant == Grant::Machine => {}
+                Err(LoginError::Person { .. }) if self.options.grant == Grant::Machine => {}
                 other => return other,
             }
-        } else if let Some(record) = self.read_again().await? {
+        } else if let Some(record) = self.reload().await? {
             if Some(record.access.as_str()) != shown {
                 return Ok(());
             }
             let mut wanted = challenge.scope.as_deref().unwrap_or_default().split_whitespace();
             if wanted.all(|scope| record.scopes.iter().any(|granted| granted == scope)) {
-                // A further login would bring the same, and the one after it too.
+                // Another login would get the same scopes again, in an endless loop.
                 return Err(LoginError::Enough);
             }
         }
-        if self.wishes.grant == Grant::Machine {
+        if self.options.grant == Grant::Machine {
             return self.machine(challenge, shown).await;
         }
         let wanted = challenge.scope.as_deref().unwrap_or("more rights");
-        Err(LoginError::person(format!(
-            "what we are allowed does not suffice; it wants {wanted:?}"
+        Err(LoginError::user_needed(format!(
+            "the token's scopes do not suffice; the server requires {wanted:?}"
         )))
     }
 
-    /// Where a person has to go. One visit is waited for at a time, unless other rights are wanted.
+    /// The authorization URL. One flow is pending at a time, unless other scopes are required.
     async fn begin(&self, challenge: &Challenge) -> Result<String, LoginError> {
-        let _turn = self.turn.lock().await;
+        let _lock = self.token_lock.lock().await;
         {
             let known = self.known();
-            if let Some((scope, address)) = &known.waiting
+            if let Some((scope, address)) = &known.pending_flow
                 && *scope == challenge.scope
             {
                 return Ok(address.clone());
             }
         }
         let (authorization_flow, address) = self.prepare(challenge).await?;
-        self.known().waiting = Some((challenge.scope.clone(), address.clone()));
-        self.await_visit(authorization_flow, address.clone());
+        self.known().pending_flow = Some((challenge.scope.clone(), address.clone()));
+        self.await_callback(authorization_flow, address.clone());
         self.publish(LoginChange::Started);
         Ok(address)
     }
 
-    /// Waits until the person who is expected has come back, or has logged in elsewhere. The caller sets a limit.
+    /// Waits until the pending authorization has ended, here or in another process. The caller sets a timeout.
     pub async fn authorization_finished(&self) {
         let access = || self.known().record.as_ref().map(|record| record.access.clone());
         let before = access();
         loop {
             let over = self.finished_flows.notified();
-            if self.known().waiting.is_none() {
+            if self.known().pending_flow.is_none() {
                 return;
             }
             tokio::select! {
                 () = over => {}
-                () = sleep(LOOK) => {
-                    // What cannot be read now may be readable the next time.
-                    drop(self.read_again().await);
+                () = sleep(POLL_INTERVAL) => {
+                    // A store that cannot be read now may be readable at the next poll.
+                    drop(self.reload().await);
                     if access() != before {
                         return;
                     }
@@ -342,7 +321,7 @@ impl Login {
         }
     }
 
-    /// Logs out: what is remembered is forgotten. Says whether there was anything.
+    /// Logs out: deletes the stored login. Returns whether there was one.
     pub async fn forget(&self) -> Result<bool, LoginError> {
         let _lock = self.store.lock().await?;
         let was = self.store.read().await?.is_some();
@@ -352,12 +331,12 @@ impl Login {
         Ok(was)
     }
 
-    /// How the login stands.
+    /// The state of the login, if there is one.
     pub async fn status(&self) -> Result<Option<LoginStatus>, LoginError> {
-        let record = self.read_again().await?;
+        let record = self.reload().await?;
         Ok(record.map(|record| LoginStatus {
             expires_in_ms: record.ends_at_ms.map(|end| end.saturating_sub(unix_millis())),
-            refreshes: record.refresh.is_some() || self.wishes.grant == Grant::Machine,
+            refreshes: record.refresh.is_some() || self.options.grant == Grant::Machine,
             issuer: record.issuer,
             scopes: record.scopes,
         }))
@@ -365,13 +344,13 @@ impl Login {
 
     async fn read_once(&self) {
         if !self.known().read {
-            // What cannot be read is as good as not there; writing will say why.
-            drop(self.read_again().await);
+            // An unreadable store counts as empty; a write will report the error.
+            drop(self.reload().await);
         }
     }
 
-    /// What is remembered now, also by other gateways.
-    async fn read_again(&self) -> Result<Option<Record>, LoginError> {
+    /// Reads the store again: other gateways write to it too.
+    async fn reload(&self) -> Result<Option<Record>, LoginError> {
         let record = self.store.read().await?;
         record.iter().for_each(|record| self.tokens.note(record));
         let mut known = self.known();
@@ -403,7 +382,7 @@ impl Login {
     }
 }
 
-/// A login that is started by a command and waited for.
+/// Starts a login for a command that waits for it.
 pub async fn start(login: &Arc<Login>) -> Result<StartedLogin, LoginError> {
     let challenge = login.probe().await?;
     let (authorization_flow, address) = login.prepare(&challenge).await?;
@@ -411,13 +390,13 @@ pub async fn start(login: &Arc<Login>) -> Result<StartedLogin, LoginError> {
     let login = Arc::clone(login);
     crate::task::spawn("login", async move {
         let ended = login.finish(authorization_flow).await.map_err(|error| chain(&error));
-        // Whoever waited may have gone; the token is kept all the same.
+        // The caller may have stopped waiting; the token is stored all the same.
         drop(sender.send(ended));
     });
     Ok(StartedLogin { address, done })
 }
 
-/// The same where no person is needed.
+/// The same for the client credentials grant, which needs no user.
 pub async fn start_machine(login: &Login) -> Result<(), LoginError> {
     let challenge = login.probe().await?;
     login.machine(&challenge, None).await

@@ -1,10 +1,10 @@
-//! What the files of an installed server were when they were installed, and whether they still are.
-//! Owns: the manifest beside them.      Never: repairs, follows a link.
-//! In: the folder of an installed server.  Out: what of it changed, in words.
+//! The manifest of an installed server's files, to detect changes after the installation.
+//! Owns: the manifest beside them.      Never: repairs, follows a symlink.
+//! In: the folder of an installed server.  Out: what changed, as text.
 //! Tests: below; `metamcp/tests/real/provision.rs`.
 //!
-//! A file whose size, inode and change time are what they were is taken for unchanged: the kernel sets the change time
-//! with every write, and no program can set it back. Only others are read, so that a start costs a look at each file.
+//! A file with the recorded size, inode and change time counts as unchanged: the kernel sets the change time with every
+//! write, and no program can set it back. Only others are hashed, so that a start costs one stat for each file.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -17,36 +17,21 @@ use sha2::{Digest, Sha256};
 use crate::files::{Directory, FileError};
 
 const FILE: &str = "manifest.json";
-/// The folders with code: where npm puts packages, and an environment of Python.
+/// The folders with code: npm's packages, and a Python environment.
 const CODE: [&str; 2] = ["node_modules", "venv"];
-/// Most files looked at; the largest packages have some ten thousand.
-const MOST: usize = 200_000;
-/// Largest manifest read: that many files with long names.
+/// Most files; the largest packages have some ten thousand.
+const MAX_FILES: usize = 200_000;
+/// Largest manifest read.
 const MAX_FILE: u64 = 64 * 1024 * 1024;
 
-/// Why a server is not started.
 #[derive(Debug, thiserror::Error)]
 pub enum Changed {
-    /// Something is not what was installed.
     #[error("{} {what}", path.display())]
-    File {
-        /// Within the folder of the server.
-        path: PathBuf,
-        /// What happened to it.
-        what: &'static str,
-    },
-    /// There is more than can be looked at.
-    #[error("it has more than {MOST} files")]
+    File { path: PathBuf, what: &'static str },
+    #[error("it has more than {MAX_FILES} files")]
     TooMany,
-    /// Something cannot be read.
     #[error("{} cannot be read: {source}", path.display())]
-    Unreadable {
-        /// Where.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The manifest.
+    Unreadable { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Manifest(#[from] FileError),
 }
@@ -68,8 +53,8 @@ struct Stamp {
 
 type Manifest = BTreeMap<PathBuf, Entry>;
 
-/// Writes down what is installed in a folder, which is what was agreed to. The digest of what was written: whoever keeps it
-/// elsewhere knows whether it is still that.
+/// Writes the manifest of a freshly installed folder. Returns its digest, which detects a replaced manifest if stored
+/// elsewhere.
 pub fn record(folder: &Path) -> Result<String, Changed> {
     let mut manifest = Manifest::new();
     walk(folder, &mut |path, metadata| {
@@ -81,14 +66,13 @@ pub fn record(folder: &Path) -> Result<String, Changed> {
     Ok(digest(&json))
 }
 
-/// Whether all code in a folder is what was installed: nothing changed, nothing missing, nothing new. `written` is the
-/// digest of what was written down; without it, a manifest is taken as it is, and one installed before there were manifests
-/// gets one.
+/// Checks that the code in a folder is as installed: nothing changed, missing or added. `written` is the digest of the
+/// manifest; without it, an existing manifest is trusted, and an installation without one gets one.
 pub fn verify(folder: &Path, written: Option<&str>) -> Result<(), Changed> {
     let own = |what| Changed::File { path: PathBuf::from(FILE), what };
     let directory = Directory::home_or_create(folder)?;
     let Some(mut file) = directory.open(FILE)? else {
-        // Whoever changed files would only have to remove it.
+        // Otherwise an attacker would only have to delete it.
         return if written.is_some() { Err(own("is missing")) } else { record(folder).map(drop) };
     };
     let bytes = file.read(MAX_FILE)?;
@@ -120,7 +104,7 @@ pub fn verify(folder: &Path, written: Option<&str>) -> Result<(), Changed> {
     }
 }
 
-/// Every file, folder and link with code, by its path within `folder`. Links are not followed.
+/// Every file, folder and symlink with code, by its path within `folder`. Symlinks are not followed.
 fn walk(
     folder: &Path,
     seen: &mut dyn FnMut(&Path, &Metadata) -> Result<(), Changed>,
@@ -134,7 +118,7 @@ fn walk(
             found => found.map_err(unreadable)?,
         };
         count += 1;
-        if count > MOST {
+        if count > MAX_FILES {
             return Err(Changed::TooMany);
         }
         seen(&path, &metadata)?;
@@ -157,8 +141,8 @@ fn entry(folder: &Path, path: &Path, metadata: &Metadata) -> Result<Entry, Chang
         return fs::read_link(whole).map(Entry::Link).map_err(unreadable);
     }
     if !metadata.is_file() {
-        // Opening a pipe or a device could wait for ever.
-        return Err(Changed::File { path: path.to_owned(), what: "is no ordinary file" });
+        // Opening a pipe or a device could block forever.
+        return Err(Changed::File { path: path.to_owned(), what: "is not a regular file" });
     }
     let mut file = fs::File::open(whole).map_err(unreadable)?;
     let mut hash = Sha256::new();
@@ -218,19 +202,19 @@ mod tests {
     }
 
     #[test]
-    fn whatever_happens_to_installed_code_is_noticed() {
+    fn any_change_to_installed_code_is_detected() {
         let folder = installed();
         let root = folder.path();
         let index = root.join("node_modules/pkg/dist/index.js");
         assert_eq!(told(root), "fine");
-        // What it keeps for itself may change.
+        // Its own data may change.
         fs::write(root.join("data/notes.json"), "[]").unwrap();
         assert_eq!(told(root), "fine");
-        // The same bytes anew, as after a restored backup.
+        // The same bytes written again, as from a restored backup.
         fs::remove_file(&index).unwrap();
         fs::write(&index, "run()").unwrap();
         assert_eq!(told(root), "fine");
-        // Of the same length, with the time of modification set back.
+        // Of the same length, with the modification time set back.
         let modified = fs::metadata(&index).unwrap().modified().unwrap();
         fs::write(&index, "evil!").unwrap();
         fs::File::options().write(true).open(&index).unwrap().set_modified(modified).unwrap();
@@ -249,7 +233,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_link_in_the_place_of_a_file_or_elsewhere_is_noticed() {
+    fn an_added_or_changed_symlink_is_detected() {
         use std::os::unix::fs::symlink;
         let folder = installed();
         let root = folder.path();
@@ -265,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_that_is_gone_or_another_is_a_change() {
+    fn a_missing_or_replaced_manifest_is_a_change() {
         let folder = installed();
         let root = folder.path();
         let written = record(root).unwrap();
@@ -280,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_installation_from_before_gets_its_manifest() {
+    fn an_older_installation_gets_a_manifest() {
         let folder = installed();
         fs::remove_file(folder.path().join(FILE)).unwrap();
         assert_eq!(told(folder.path()), "fine");

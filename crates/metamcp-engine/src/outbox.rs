@@ -1,5 +1,5 @@
-//! Bytes on their way out of one pipe: pushed by anybody, written by one task, counted to the byte.
-//! Owns: the queue and the count of what the other side took.      Never: blocks a pusher, reorders.
+//! The write queue of one pipe: anybody pushes, one task writes, and every byte is counted.
+//! Owns: the queue and the count of bytes the peer received.      Never: blocks a pusher, reorders.
 //! In: whole messages.  Out: batches for the one writer.
 //! Tests: below, and the crash tests that count executions.
 
@@ -15,21 +15,20 @@ use tokio::sync::Notify;
 
 use crate::clock::Clock;
 
-/// From this size on bytes are queued as they are; below it, copying them into one buffer is cheaper than a
-/// separate write.
+/// From this size on a message is queued without copying; below it, copying into one buffer is cheaper than a separate
+/// write.
 const COPY_BELOW: usize = 8 * 1024;
-/// How many pieces go into one vectored write.
+/// Slices in one vectored write.
 const PIECES: usize = 16;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Outbox {
     queue: Mutex<Queue>,
     filled: Notify,
     emptied: Notify,
-    /// Everything ever pushed.
+    /// Bytes pushed so far.
     pushed: AtomicU64,
-    /// Everything the other side ever took.
+    /// Bytes the peer received so far.
     taken: AtomicU64,
     closed: AtomicBool,
 }
@@ -40,19 +39,17 @@ struct Queue {
     tail: BytesMut,
 }
 
-/// Why a writer ended.
 #[derive(Debug)]
 pub enum WriteEnd {
     /// The outbox was closed and everything before that was written.
     Closed,
-    /// The other side took nothing for so long.
+    /// The peer read nothing for so long.
     Stalled(Duration),
-    /// The pipe broke.
     Broken(io::Error),
 }
 
 impl Outbox {
-    /// Queues one message written by `build`; says where in the stream it ends.
+    /// Queues one message written by `build`; returns the stream position of its end.
     pub fn push(&self, build: impl FnOnce(&mut BytesMut)) -> u64 {
         let mut queue = self.queue.lock();
         let before = queue.tail.len();
@@ -61,7 +58,7 @@ impl Outbox {
         self.pushed_more(length)
     }
 
-    /// The same, for what may turn out not to be one: then `build` has appended nothing.
+    /// The same if `build` may fail: then it has appended nothing.
     pub(crate) fn try_push<E>(
         &self,
         build: impl FnOnce(&mut BytesMut) -> Result<(), E>,
@@ -92,29 +89,28 @@ impl Outbox {
         self.pushed_more(length)
     }
 
-    /// Whether the other side has taken all but the last byte up to here: then it may have seen the message.
+    /// Whether the peer has received all but the last byte up to here: then it may have seen the message.
     pub fn was_sent(&self, end: u64) -> bool {
         self.taken.load(Ordering::Relaxed) + 1 >= end
     }
 
-    /// How many bytes the other side took, of how many there were.
+    /// How many bytes the peer received, of how many were pushed.
     pub fn stands(&self) -> (u64, u64) {
         let taken = self.taken.load(Ordering::Relaxed);
         (taken, self.pushed.load(Ordering::Relaxed).max(taken))
     }
 
-    /// Bytes waiting.
     pub fn backlog(&self) -> u64 {
         self.pushed.load(Ordering::Relaxed) - self.taken.load(Ordering::Relaxed)
     }
 
-    /// No more will be pushed: the writer ends once it has written what is there.
+    /// Closes the queue: the writer ends once it has written the rest.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.filled.notify_one();
     }
 
-    /// Waits until at most so many bytes wait, or the writer is gone.
+    /// Waits until at most so many bytes are queued, or the writer is gone.
     pub async fn drained(&self, limit: u64) {
         loop {
             let emptied = self.emptied.notified();
@@ -168,8 +164,8 @@ impl Outbox {
         }
     }
 
-    /// Takes what waits, once there is something, for a reader that sends whole messages its own way. False once it is
-    /// closed and empty. The only reader, in place of the writer.
+    /// Takes the queued messages, once there are any, for a reader that sends them by other means. False once closed and
+    /// empty. The only reader, in place of the writer.
     pub async fn next(&self, batch: &mut VecDeque<Bytes>) -> bool {
         loop {
             self.take(batch);
@@ -183,7 +179,7 @@ impl Outbox {
         }
     }
 
-    /// So many bytes of what was taken are on their way.
+    /// So many bytes of what was taken were sent.
     pub fn took(&self, bytes: usize) {
         self.taken.fetch_add(bytes as u64, Ordering::Relaxed);
         self.emptied.notify_waiters();

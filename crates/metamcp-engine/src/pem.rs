@@ -1,6 +1,6 @@
 //! Certificates and keys in PEM files, for both sides of TLS.
-//! Owns: reading them, and the error that names the file.      Never: judges what is in them.
-//! In: a path, and what should be there.  Out: certificates, a key, or why not.
+//! Owns: reading them, and the error that names the file.      Never: validates their content.
+//! In: a path, and what is expected there.  Out: certificates, a key, or why not.
 //! Tests: `metamcp/tests/remote/tls.rs`, `metamcp/tests/http`.
 
 use std::path::{Path, PathBuf};
@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// A file is not there or is something else.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {what} from {}", path.display())]
 pub struct PemError {
@@ -17,7 +16,6 @@ pub struct PemError {
     source: pem::Error,
 }
 
-/// All certificates of a file.
 pub fn certificates(
     path: &Path,
     what: &'static str,
@@ -26,7 +24,6 @@ pub fn certificates(
     read.map_err(|source| PemError { what, path: path.to_owned(), source })
 }
 
-/// The first key of a file.
 pub fn key(path: &Path, what: &'static str) -> Result<PrivateKeyDer<'static>, PemError> {
     let read = PrivateKeyDer::from_pem_file(path);
     read.map_err(|source| PemError { what, path: path.to_owned(), source })

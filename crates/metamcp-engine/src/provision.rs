@@ -1,6 +1,6 @@
-//! Finding servers elsewhere, and installing the ones a person agreed to.
-//! Owns: registries and their cache, package clients, plans waiting for a yes, what is installed.      Never: decides what may run (the core does), asks a client, calls a server.
-//! In: a need; a plan and a consent to it.  Out: candidates, plans, the configuration of an installed server.
+//! Provisioning: finds servers in registries, and installs the ones a person approved.
+//! Owns: registries and their cache, package clients, pending plans, installed servers.      Never: decides what may run (the core does), asks a client, calls a server.
+//! In: a need; a plan and the approval of it.  Out: candidates, plans, the configuration of an installed server.
 //! Tests: `metamcp/tests/real/provision.rs`, `provision/tests.rs`, `provision/{store,registry}/tests.rs`.
 
 mod clients;
@@ -45,56 +45,52 @@ pub use registry::{MAX_FILE as MAX_SNAPSHOT, Registry};
 pub use secret_store::SecretStoreError;
 pub use store::{Blocked, Pending, Record, Seen, Store, StoreError};
 
-/// How long another process may take to install something: as long as its client may take to fetch it, and more.
-const LONGEST_INSTALL: Duration = Duration::from_secs(10 * 60);
-/// How often is looked whether it is done.
-const TRY_AGAIN: Duration = Duration::from_millis(100);
-/// Candidates whose packages are looked at for one answer.
-const LOOKED_AT: usize = 3;
-/// Package clients at work at once: each may use a whole processor, and two would meet in one folder.
-const CLIENTS: usize = 1;
-/// How long what a client said is believed, so that a model that asks a hundred times starts one process.
-const FACTS_LAST: u64 = 10 * 60 * 1000;
-/// Most packages whose facts are remembered.
-const MOST_FACTS: usize = 256;
-/// Below this chance a candidate is no answer to a need.
-const FITS: f32 = metamcp_search::search::FITS;
+/// Lock timeout: as long as another process's package client may take to download, and more.
+const INSTALL_LOCK_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+/// How often the lock is tried.
+const LOCK_INTERVAL: Duration = Duration::from_millis(100);
+/// Candidates whose packages are looked up for one search.
+const MAX_LOOKUPS: usize = 3;
+/// Package clients running at once: each may use a whole core, and two would share one folder.
+const MAX_CLIENTS: usize = 1;
+/// How long package metadata is cached, so that a model that asks a hundred times starts one process.
+const FACTS_TTL_MS: u64 = 10 * 60 * 1000;
+/// Most packages with cached metadata.
+const MAX_FACTS: usize = 256;
+/// Candidates below this confidence are not offered.
+const MIN_CONFIDENCE: f32 = metamcp_search::search::FITS;
 
-/// Puts an installed server into the running gateway.
+/// Adds an installed server to the running gateway.
 pub type Join = Box<dyn Fn(ServerConfig) + Send + Sync>;
 
-/// See the module.
 pub struct Provisioner {
     settings: ProvisionSettings,
-    /// Files of it.
     pub store: Store,
-    /// Where servers are looked for.
     pub registries: Vec<Arc<Registry>>,
-    /// The user's npm, which is asked beside them.
+    /// The user's npm, searched beside them.
     npm: Arc<NpmSearch>,
     clients: Semaphore,
-    /// One question to a person at a time: a hundred at once get a yes to the wrong one.
+    /// One approval request at a time: with a hundred at once people approve the wrong one.
     pub(crate) asking: Semaphore,
-    /// One installation at a time.
     installing: Semaphore,
     facts: Mutex<HashMap<String, (u64, Facts)>>,
     secret_store: SecretStore,
-    /// How this program raises walls around others.
+    /// Starts processes in a sandbox.
     shim: Option<ShimCommand>,
     join: Join,
 }
 
-/// What was found for a need.
+/// The result of a search.
 #[derive(Debug)]
 pub struct Found {
-    /// Plans, best first. What is refused is among them, with its reasons.
+    /// Plans, best first; refused ones too, with their reasons.
     pub plans: Vec<(Candidate, Plan)>,
-    /// What the reader should know, such as a registry that does not answer.
+    /// Warnings, such as a registry that does not respond.
     pub notes: Vec<String>,
 }
 
 impl Provisioner {
-    /// With its files under `home`. `join` puts what is installed to use.
+    /// With its files under `home`. `join` adds an installed server to the gateway.
     pub fn new(home: &Path, settings: &ProvisionSettings, join: Join) -> Provisioner {
         let registries = registry::configured(&settings.registries, home);
         Provisioner {
@@ -102,7 +98,7 @@ impl Provisioner {
             store: Store::new(home),
             npm: Arc::new(NpmSearch::new(home, Store::new(home).work("npm search"))),
             registries: registries.into_iter().map(Arc::new).collect(),
-            clients: Semaphore::new(CLIENTS),
+            clients: Semaphore::new(MAX_CLIENTS),
             asking: Semaphore::new(1),
             installing: Semaphore::new(1),
             facts: Mutex::default(),
@@ -112,24 +108,24 @@ impl Provisioner {
         }
     }
 
-    /// The same that can install: code of packages, where it was agreed to, runs behind walls that are raised by `shim`,
-    /// and secrets are put where the user wants them.
+    /// The same, able to install: approved code of packages runs in a sandbox set up by `shim`, and secrets are stored where
+    /// the user wants them.
     pub fn installing(mut self, shim: ShimCommand, secrets: TokenStore) -> Provisioner {
         self.shim = Some(shim);
         self.secret_store.place = secrets;
         self
     }
 
-    /// Whether it is wanted at all.
+    /// Whether provisioning is enabled.
     pub fn is_on(&self) -> bool {
         self.settings.is_on
     }
 
-    /// Candidates for a need from every registry and from the built-in list, with what is known of their packages.
-    /// Nothing of them is run.
+    /// Candidates for a need from every registry and from the built-in list, with what is known of their packages. Runs
+    /// nothing of them.
     pub async fn find(&self, need: &str, taken: &(dyn Fn(&str) -> bool + Sync)) -> Found {
         let mut notes = Vec::new();
-        // All registries at once; the slowest costs no more than its own patience.
+        // All registries concurrently; each has its own timeout.
         let asked: Vec<_> = self
             .registries
             .iter()
@@ -141,7 +137,7 @@ impl Provisioner {
         let searched = self.searched_by_npm(need);
         let mut vouched = Vec::new();
         for answer in asked {
-            // One that panicked was reported by its task.
+            // A panic was reported by its task.
             let Ok((candidates, note)) = answer.await else { continue };
             notes.extend(note);
             vouched.push(candidates);
@@ -157,15 +153,16 @@ impl Provisioner {
             let mut known: HashSet<(Kind, String)> = all.iter().map(key).collect();
             let there = |one: &&Candidate| !matches!(one.status, Status::Deleted(_));
             for candidate in vouched.iter().flat_map(|one| one.iter()).filter(there) {
-                // The same package from two sources is offered once, by the one that vouches for more.
+                // A package from two sources is offered once, by the more trustworthy one.
                 if known.insert(key(candidate)) {
                     all.push(candidate.clone());
                 }
             }
-            // Last, so that a package which a registry vouches for is that registry's.
+            // Last, so that a package that is also in a registry counts as the registry's.
             all.extend(unvetted.into_iter().filter(|candidate| known.insert(key(candidate))));
-            let hits = ranked(&need, &all, LOOKED_AT);
-            let fitting = hits.into_iter().filter(|(_, sure)| sure.is_none_or(|sure| sure >= FITS));
+            let hits = ranked(&need, &all, MAX_LOOKUPS);
+            let fitting =
+                hits.into_iter().filter(|(_, sure)| sure.is_none_or(|sure| sure >= MIN_CONFIDENCE));
             fitting.map(|(candidate, _)| candidate.clone()).collect::<Vec<_>>()
         });
         let mut plans = Vec::new();
@@ -178,7 +175,7 @@ impl Provisioner {
         Found { plans, notes }
     }
 
-    /// What the user's npm finds, asked beside the registries; nothing where nobody is to be asked.
+    /// What the user's npm finds, searched beside the registries; nothing if npm search is disabled.
     fn searched_by_npm(
         &self,
         need: &str,
@@ -195,8 +192,8 @@ impl Provisioner {
         }
     }
 
-    /// Exactly what would be installed and run. With `whole`, everything it needs is pinned too; only such a plan can
-    /// be agreed to.
+    /// The exact plan of what would be installed and run. With `whole`, all its dependencies are pinned too; only such a plan
+    /// can be approved.
     pub async fn plan(
         &self,
         candidate: &Candidate,
@@ -220,7 +217,7 @@ impl Provisioner {
             trust: &trust,
             known: &known,
         };
-        // What is refused by its name alone is not even looked up.
+        // What is refused by its name alone is not looked up.
         let unseen = Facts { exists: true, ..Facts::default() };
         let hopeless =
             core::assess(candidate, &unseen, &circumstances).refusals.into_iter().any(|refusal| {
@@ -240,7 +237,7 @@ impl Provisioner {
             verdict = core::assess(candidate, &facts, &circumstances);
         }
         if verdict.refusals.is_empty() && facts.entry.is_none() && offer.kind == Kind::Npm {
-            let why = "it has no program that could be started".to_owned();
+            let why = "it contains no program to start".to_owned();
             verdict.refusals.push(core::Refusal::Unusable { why });
         }
         if verdict.refusals.is_empty()
@@ -252,7 +249,7 @@ impl Provisioner {
         Ok(Plan::new(server, candidate, &facts, verdict, &prefix, process_sandbox::available()))
     }
 
-    /// The newest version of an installed server's package, if its client knows of another.
+    /// The newest version of an installed server's package, if it differs.
     pub async fn newest(&self, record: &Record) -> Option<String> {
         let _turn = self.turn().await.ok()?;
         let package = package_of(&record.plan);
@@ -260,14 +257,14 @@ impl Provisioner {
         (newest != record.plan.version).then_some(newest)
     }
 
-    /// All that is remembered of the registries, in one compressed file.
+    /// The cached registries, in one compressed file.
     pub fn snapshot(&self) -> Vec<u8> {
         let all: Vec<registry::RegistryCache> =
             self.registries.iter().map(|registry| registry.load()).collect();
         registry::packed(&all)
     }
 
-    /// Takes over such a file: for each registry that it knows more of, its address, how many servers, as of when.
+    /// Imports such a file: for each registry with newer data, its address, number of servers and time.
     pub fn take_snapshot(&self, raw: &[u8]) -> Result<Vec<(String, usize, u64)>, ClientError> {
         let unusable =
             || ClientError::Unusable { why: "this is no snapshot of registries".to_owned() };
@@ -287,13 +284,13 @@ impl Provisioner {
             return Ok(known);
         }
         let _turn = self.turn().await?;
-        // Whoever had the turn before may have asked the same.
+        // A request just before may have looked up the same.
         if let Some(known) = self.known_facts(&package) {
             return Ok(known);
         }
         let facts = clients::facts(candidate, &self.store.work(&package)).await?;
         let mut remembered = self.facts.lock();
-        if remembered.len() >= MOST_FACTS {
+        if remembered.len() >= MAX_FACTS {
             remembered.clear();
         }
         remembered.insert(package, (unix_millis(), facts.clone()));
@@ -303,7 +300,7 @@ impl Provisioner {
     fn known_facts(&self, package: &str) -> Option<Facts> {
         let facts = self.facts.lock();
         let (at, known) = facts.get(package)?;
-        (unix_millis().saturating_sub(*at) < FACTS_LAST).then(|| known.clone())
+        (unix_millis().saturating_sub(*at) < FACTS_TTL_MS).then(|| known.clone())
     }
 
     async fn turn(&self) -> Result<tokio::sync::SemaphorePermit<'_>, ClientError> {
@@ -311,8 +308,8 @@ impl Provisioner {
         self.clients.acquire().await.map_err(|_| gone)
     }
 
-    /// Installs what was agreed to and puts it to use. Whatever fails, nothing of it is left to be run; and it takes
-    /// nobody's place, be it by its name (`taken` says which servers there are now) or by its package.
+    /// Installs an approved plan and adds the server to the gateway. If anything fails, nothing runnable is left. It never
+    /// replaces another server, by name (`taken` knows the current ones) or by package.
     pub async fn install(
         &self,
         plan: &Plan,
@@ -321,7 +318,7 @@ impl Provisioner {
     ) -> Result<(), InstallError> {
         let done = self.carry_out(plan, consent, taken).await;
         if done.is_err() {
-            // Those that were put away before this yes was used.
+            // Secrets stored before this approval was used.
             self.secret_store.forget_consent(consent).await;
         }
         done
@@ -349,10 +346,10 @@ impl Provisioner {
         let work = self.store.work(&package);
         let done = install::install(plan, &work, self.shim.as_ref(), secrets).await?;
         let brought = done.brought;
-        let record = match self.written_down(plan, consent, done).await {
+        let record = match self.record_installed(plan, consent, done).await {
             Ok(record) => record,
             Err(error) => {
-                // What nobody knows of is left nowhere. What cannot be removed is, before it is installed again.
+                // Nothing unrecorded is left behind. If the removal fails, the next installation repeats it.
                 install::remove(Path::new(&plan.prefix)).ok();
                 if brought {
                     images::remove(&plan.identifier, self.store.home()).await;
@@ -365,14 +362,14 @@ impl Provisioner {
         Ok(())
     }
 
-    /// What was installed, remembered.
-    async fn written_down(
+    /// Records what was installed.
+    async fn record_installed(
         &self,
         plan: &Plan,
         consent: &Consent,
         done: install::Done,
     ) -> Result<Record, InstallError> {
-        // Put away last, so that nothing is kept for what came to nothing.
+        // Secrets are stored last, so that none remain of a failed installation.
         let consent = self.secret_store.consent(plan, consent).await?;
         let mut record = Record::new(plan.clone(), &consent, unix_millis());
         record.runtime = clients::runtime(plan).await;
@@ -385,7 +382,7 @@ impl Provisioner {
         Ok(record)
     }
 
-    /// Takes an installed server away with all that belongs to it, the secrets that were given for it included.
+    /// Removes an installed server with all its files and secrets.
     pub async fn remove(&self, name: &str) -> Result<Record, StoreError> {
         let record = self.store.remove(name)?;
         self.secret_store.forget_record(&record).await;
@@ -395,7 +392,7 @@ impl Provisioner {
         Ok(record)
     }
 
-    /// What a person gave for a plan as it may be written down: what stands for each secret in its place.
+    /// Stores the secrets among the values a person gave for a plan; returns the values with references in their place.
     pub async fn put_away(
         &self,
         plan: &Plan,
@@ -404,8 +401,7 @@ impl Provisioner {
         self.secret_store.values(plan, values).await
     }
 
-    /// Asks the registries of what is installed for changes, if they were not asked today: what they took back is kept
-    /// from use. What is wrong with them.
+    /// Asks the registries of installed servers for changes, once a day: withdrawn servers are withheld. Returns warnings.
     pub async fn catch_up(&self) -> Vec<String> {
         let records = self.store.records();
         let of = |base: &str| {
@@ -420,39 +416,38 @@ impl Provisioner {
         notes
     }
 
-    /// The lock by which processes install one after the other; it is let go of with the file.
+    /// The lock against other processes that install; released with the file.
     async fn alone(&self) -> Result<File, InstallError> {
-        let file = self.store.turnstile()?;
-        let end = tokio::time::Instant::now() + LONGEST_INSTALL;
+        let file = self.store.open_lock()?;
+        let end = tokio::time::Instant::now() + INSTALL_LOCK_TIMEOUT;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
                 Err(TryLockError::WouldBlock) if tokio::time::Instant::now() < end => {
-                    tokio::time::sleep(TRY_AGAIN).await;
+                    tokio::time::sleep(LOCK_INTERVAL).await;
                 }
                 Err(TryLockError::WouldBlock) => return Err(InstallError::Busy),
                 Err(TryLockError::Error(error)) => {
-                    let why = format!("the turn to install cannot be had: {error}");
+                    let why = format!("the installation lock cannot be taken: {error}");
                     return Err(InstallError::Unusable { why });
                 }
             }
         }
     }
 
-    /// Puts to use what another process installed, ahead of the notice of it.
+    /// Adds a server that another process installed, before the change notice arrives.
     pub fn put_to_use(&self, record: &Record) {
         (self.join)(store::server_config(record));
     }
 
-    /// What was installed of this candidate's package, if it was.
+    /// The installed server of this candidate's package, if any.
     pub fn installed(&self, candidate: &Candidate) -> Option<Record> {
         let package = candidate.package();
         self.store.records().into_iter().find(|record| package_of(&record.plan) == package)
     }
 
-    /// Servers that can be had under a name: as their source calls them, by their package, or by the last part of
-    /// either. With it, what is wrong with registries. The list inside metamcp goes before every registry, and those
-    /// before what npm finds.
+    /// Servers available under a name: their name in the source, their package, or the last part of either; with warnings
+    /// about registries. The built-in list comes before every registry, and those before npm.
     pub async fn named(&self, name: &str) -> (Vec<Candidate>, Vec<String>) {
         let known = core::named(name, &core::builtin());
         if !known.is_empty() {
@@ -473,7 +468,7 @@ impl Provisioner {
     }
 }
 
-/// The name under which files of a plan are kept; the same as of its candidate.
+/// The key for the files of a plan; the same as its candidate's.
 fn package_of(plan: &Plan) -> String {
     if plan.version.is_empty() {
         format!("{}:{}", plan.kind.word(), plan.identifier)
@@ -482,18 +477,18 @@ fn package_of(plan: &Plan) -> String {
     }
 }
 
-/// The servers that were installed before, as the gateway uses them, each with how often its tools were accepted.
+/// The installed servers' configurations, each with how often its tools were accepted.
 pub fn installed(home: &Path) -> Vec<(ServerConfig, u64)> {
     let records = Store::new(home).records();
     records.iter().map(|record| (store::server_config(record), record.accepted)).collect()
 }
 
-/// The file that is written whenever what is installed changed.
+/// The file that is written whenever the installed servers change.
 pub fn changed_file(home: &Path) -> PathBuf {
     home.join(store::CHANGED)
 }
 
-/// Where a program's files lie, for those who remove them.
+/// The folder of installed servers, for those who remove them.
 pub fn folder(home: &Path) -> PathBuf {
     home.join(store::INSTALLED)
 }

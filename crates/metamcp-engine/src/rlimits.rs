@@ -1,45 +1,44 @@
-//! What the system lets this process have: files, threads, stack, the size of a file.
-//! Owns: the limits and what is done about them at the start.      Never: frees anything, decides what goes without.
-//! In: nothing.  Out: whether there is enough, and in words why not.
+//! Resource limits of this process: open files, threads, stack, file size.
+//! Owns: the limits and raising them at the start.      Never: frees anything, decides what to give up.
+//! In: nothing.  Out: whether there is enough, and why not.
 //! Tests: below, `metamcp/tests/promises/limits.rs`.
 
 use std::io;
 
-/// Files are raised to this at most: plenty for a full pool and some hundred clients, and still few enough for programs
-/// below us that close every number they may have.
+/// The limit of open files is raised to this at most: plenty for a full pool and some hundred clients, and still few
+/// enough for child programs that close every descriptor they could have.
 #[cfg(unix)]
 const FILES: u64 = 8192;
-/// A gateway needs so many threads at once; each of them is a process to the limit.
+/// Threads that a gateway needs at once; each counts as a process for the limit.
 #[cfg(unix)]
 const THREADS: usize = 6;
-/// From this limit on nobody has to look whether threads can be had.
+/// From this limit on, threads need not be tried.
 #[cfg(unix)]
 const PLENTY: u64 = 512;
-/// Below this the stack that the system gives is too small for what serves.
+/// Below this the main thread's stack is too small.
 #[cfg(unix)]
 const SMALL_STACK: u64 = 2 * 1024 * 1024;
 
-/// As many files as the system allows, and the error if not even the threads of a gateway can be had.
+/// Raises the limit of open files; an error if not even the threads of a gateway can be started.
 #[cfg(unix)]
 pub fn prepare() -> Result<(), String> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         let wanted = hard.min(FILES);
         if soft < wanted {
-            // Where it cannot be raised, what there is has to do.
+            // If it cannot be raised, the current limit has to do.
             setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).ok();
         }
     }
     threads()
 }
 
-/// The same where there are no such limits.
 #[cfg(not(unix))]
 pub fn prepare() -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the threads that serving needs can be started, tried where the limit is low.
+/// Tries to start the threads that serving needs, if the limit is low.
 #[cfg(all(unix, target_os = "linux"))]
 fn threads() -> Result<(), String> {
     use nix::sys::resource::{Resource, getrlimit};
@@ -53,7 +52,7 @@ fn threads() -> Result<(), String> {
     let mut failed = None;
     for _ in 0..THREADS {
         let held = std::sync::Arc::clone(&held);
-        // Each waits for the end of all, so that all of them are there at once.
+        // Each waits for the end of all, so that all run at the same time.
         let thread = std::thread::Builder::new().stack_size(64 * 1024).spawn(move || {
             let held = held.lock();
             held.recv().ok();
@@ -81,31 +80,29 @@ fn threads() -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the stack of the first thread is too small to work on.
+/// Whether the main thread's stack is too small to work on.
 #[cfg(unix)]
 pub fn has_small_stack() -> bool {
     use nix::sys::resource::{Resource, getrlimit};
     getrlimit(Resource::RLIMIT_STACK).is_ok_and(|(soft, _)| soft < SMALL_STACK)
 }
 
-/// The same where there is no such limit.
 #[cfg(not(unix))]
 pub fn has_small_stack() -> bool {
     false
 }
 
-/// From now on a file that would grow too large is an error of the write, not the end of the process. Must be called
-/// inside a runtime.
+/// Makes a file that would grow beyond the limit a write error instead of the end of the process. Must be called inside a
+/// runtime.
 #[cfg(unix)]
 pub fn survive_large_files() {
     use tokio::signal::unix::{SignalKind, signal};
-    // A handler, not a mark to ignore it: that would be handed on to every server.
+    // A handler, not SIG_IGN, which every server would inherit.
     let kind = SignalKind::from_raw(nix::sys::signal::Signal::SIGXFSZ as i32);
-    // Once caught it stays caught.
+    // Once installed, the handler stays.
     drop(signal(kind));
 }
 
-/// The same where there is no such limit.
 #[cfg(not(unix))]
 pub fn survive_large_files() {}
 
@@ -119,21 +116,21 @@ pub fn files(count: usize) -> Result<(), String> {
             Err(error) if is_out_of_files(&error) => {
                 return Err(out_of_files(&error).unwrap_or_else(|| error.to_string()));
             }
-            // Nothing is known of the limit then.
+            // The limit is unknown.
             Err(_) => return Ok(()),
         }
     }
     Ok(())
 }
 
-/// Whether an error, or what caused it, is that no more files can be had, and in which words to say it.
+/// The text for an error, or a cause of it, that means too many open files.
 #[cfg(unix)]
 pub fn out_of_files(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     let error = caused_by(error, is_out_of_files)?;
     Some(words(error, nix::sys::resource::Resource::RLIMIT_NOFILE))
 }
 
-/// The same for processes, of an error that came of starting one.
+/// The same for processes, for an error from starting one.
 #[cfg(any(target_os = "linux", target_os = "macos"))]
 pub fn out_of_processes(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     let is_it = |error: &io::Error| error.raw_os_error() == Some(nix::errno::Errno::EAGAIN as i32);
@@ -141,19 +138,17 @@ pub fn out_of_processes(error: &(dyn std::error::Error + 'static)) -> Option<Str
     Some(words(error, nix::sys::resource::Resource::RLIMIT_NPROC))
 }
 
-/// The same where there is no such limit.
 #[cfg(not(unix))]
 pub fn out_of_files(_: &(dyn std::error::Error + 'static)) -> Option<String> {
     None
 }
 
-/// The same where there is no such limit.
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 pub fn out_of_processes(_: &(dyn std::error::Error + 'static)) -> Option<String> {
     None
 }
 
-/// The first word of the system among an error and its causes that is of this kind.
+/// The first I/O error of this kind among an error and its causes.
 #[cfg(unix)]
 fn caused_by<'a>(
     error: &'a (dyn std::error::Error + 'static),
@@ -193,7 +188,7 @@ mod tests {
     struct Outer(#[source] io::Error);
 
     #[test]
-    fn the_cause_is_found_behind_what_it_led_to() {
+    fn the_cause_is_found_in_the_chain() {
         let number = nix::errno::Errno::EMFILE as i32;
         let error = Outer(io::Error::from_raw_os_error(number));
         assert!(out_of_files(&error).is_some_and(|words| words.contains("the limit is")));

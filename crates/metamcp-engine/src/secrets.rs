@@ -1,6 +1,6 @@
-//! Secrets that the configuration only refers to, looked up when a server starts.
-//! Owns: reading files, asking keychains and programs, with a limit on time and size; how an argument is handed over.      Never: logs a value, puts one into a command line, keeps one longer than its server.
-//! In: a server's configuration.  Out: the same with values in place of references, or why one cannot be had.
+//! Resolves the secret references of a configuration when a server starts.
+//! Owns: reading files, keychains and programs, with limits on time and size; passing secret arguments.      Never: logs a value, puts one into a command line, keeps one longer than its server.
+//! In: a server's configuration.  Out: the same with values in place of references, or why one cannot be resolved.
 //! Tests: below, `secrets/arguments/tests.rs`, and `metamcp/tests/promises/secrets.rs` with a real child.
 
 pub(crate) mod arguments;
@@ -15,20 +15,20 @@ use metamcp_types::secret::{Reference, Secret};
 pub use self::program::{forget, has_keyring, keep, kept};
 use self::program::{printed, text};
 
-/// How long a program may take: a person may have to unlock something.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit of a program: a person may have to unlock something.
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longer than any secret that fits into a variable or a header.
-const LONGEST: u64 = 64 * 1024;
+const MAX_BYTES: u64 = 64 * 1024;
 
-/// Why a secret cannot be had. The server it is for is not started; all others are.
+/// A secret cannot be resolved. Its server is not started; all others are.
 #[derive(Debug, thiserror::Error)]
-#[error("the secret for {name} cannot be had: {why}")]
+#[error("the secret for {name} cannot be resolved: {why}")]
 pub struct Unresolved {
     name: String,
     why: String,
 }
 
-/// The configuration with every reference looked up; `None` if there is none.
+/// The configuration with every reference resolved; `None` if there is none.
 pub async fn resolved(config: &ServerConfig) -> Result<Option<ServerConfig>, Unresolved> {
     let mut config = config.clone();
     let values = std::mem::take(config.transport.given_mut());
@@ -49,7 +49,7 @@ pub async fn resolved(config: &ServerConfig) -> Result<Option<ServerConfig>, Unr
     Ok(Some(config))
 }
 
-/// The variable in which arguments are handed over; each of them is known for a secret from now on.
+/// The variable that passes arguments; each of them counts as a secret from now on.
 async fn handed_over(
     arguments: SecretArguments,
     secrets: &mut Vec<Secret>,
@@ -63,11 +63,11 @@ async fn handed_over(
     let name = names.join(", ");
     let hand = move || arguments::handed(&arguments, &values);
     let handed = tokio::task::spawn_blocking(hand).await;
-    let handed = handed.unwrap_or_else(|_| Err("it cannot be handed over".to_owned()));
+    let handed = handed.unwrap_or_else(|_| Err("it cannot be passed on".to_owned()));
     handed.map_err(|why| Unresolved { name, why })
 }
 
-/// One secret, looked up where it is only referred to.
+/// One secret, resolved if it is a reference.
 pub async fn one(name: &str, value: &Secret) -> Result<Secret, Unresolved> {
     if value.is_reference() { look_up(name, value).await } else { Ok(value.clone()) }
 }
@@ -82,19 +82,21 @@ async fn look_up(name: &str, value: &Secret) -> Result<Secret, Unresolved> {
         Reference::File(path) => file(&path).await,
         Reference::Command(words) => {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            printed(&words, None, PATIENCE).await
+            printed(&words, None, PROGRAM_TIMEOUT).await
         }
         Reference::OnePassword(item) => {
-            printed(&["op", "read", "--no-newline", &item], None, PATIENCE).await
+            printed(&["op", "read", "--no-newline", &item], None, PROGRAM_TIMEOUT).await
         }
-        Reference::Keychain { service, account } => kept(&service, &account, PATIENCE).await,
+        Reference::Keychain { service, account } => kept(&service, &account, PROGRAM_TIMEOUT).await,
     };
     let found = found.map_err(fail)?;
     if found.is_empty() {
         return Err(fail("it is empty".to_owned()));
     }
     if found.contains('\0') {
-        return Err(fail("it holds a NUL character, which no program can be given".to_owned()));
+        return Err(fail(
+            "it contains a NUL character, which cannot be passed to a program".to_owned(),
+        ));
     }
     Ok(Secret::new(name, found))
 }
@@ -107,14 +109,14 @@ async fn file(path: &str) -> Result<String, String> {
     let read = move || {
         let fail = |error: std::io::Error| format!("{}: {error}", path.display());
         let kind = std::fs::metadata(&path).map_err(fail)?;
-        // A pipe that nobody writes to would be waited for without end.
-        if !kind.is_file() || kind.len() > LONGEST {
-            return Err(format!("{} is not a file of the size of a secret", path.display()));
+        // A pipe without a writer would block forever.
+        if !kind.is_file() || kind.len() > MAX_BYTES {
+            return Err(format!("{} is not a file, or too large for a secret", path.display()));
         }
         let bytes = std::fs::read(&path).map_err(fail)?;
         text(bytes).ok_or_else(|| format!("{} is not text", path.display()))
     };
-    // A slow disk holds up this server and nobody else.
+    // A slow disk delays only this server.
     tokio::task::spawn_blocking(read).await.unwrap_or_else(|_| Err("it cannot be read".to_owned()))
 }
 
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_form_that_can_be_tried_here() {
+    async fn every_kind_of_reference_is_resolved() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         std::fs::write(&path, "s3cret\n").unwrap();
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_argument_is_looked_up_late_and_known_for_a_secret() {
+    async fn an_argument_is_resolved_at_start_and_counts_as_a_secret() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         let address = "postgresql://ada:hunter2@db/notes";
@@ -178,7 +180,7 @@ mod tests {
         assert!(!format!("{started:?}").contains("hunter2"));
         std::fs::remove_file(&path).unwrap();
         let told = resolved(&server).await.unwrap_err().to_string();
-        assert!(told.starts_with("the secret for url cannot be had"), "{told}");
+        assert!(told.starts_with("the secret for url cannot be resolved"), "{told}");
     }
 
     #[tokio::test]

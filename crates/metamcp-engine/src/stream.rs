@@ -1,5 +1,5 @@
-//! Our own stdin and stdout, whatever the host made of them: FIFO, socket pair, terminal or file.
-//! Owns: how the two are opened for asynchronous use, and one read into lines.      Never: knows what a line says.
+//! Our own stdin and stdout, whatever the host connected: FIFO, socket pair, terminal or file.
+//! Owns: how the two are opened for asynchronous use, and one read into lines.      Never: parses a line.
 //! In: file descriptors 0 and 1.  Out: `Input` and `Output`.
 //! Tests: every test with a real client; hosts written in Node hand us sockets, those in Python FIFOs.
 
@@ -11,22 +11,22 @@ use std::time::Duration;
 use metamcp_wire::frame::Lines;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-/// How long memory for another long line is kept by a reader that hears nothing.
-const SPARE_KEPT: Duration = Duration::from_secs(1);
+/// How long an idle reader keeps the buffer of a long line.
+const SPARE_BUFFER_TTL: Duration = Duration::from_secs(1);
 
-/// Lines of one peer heard in a row before anybody else has a turn: a flood shall delay the flooder most, and what
-/// these lines caused leaves while the next ones are looked at, so that both neighbours work at the same time as we do.
-const TURN_LINES: u32 = 16;
+/// Lines of one peer read in a row before it yields: a flood should delay its sender most, and responses go out while the
+/// next lines are parsed, so that both peers work concurrently with us.
+const MAX_LINES_IN_A_ROW: u32 = 16;
 /// The same for the bytes of long lines.
-const TURN_BYTES: usize = 1024 * 1024;
+const MAX_BYTES_IN_A_ROW: usize = 1024 * 1024;
 
-/// Reads once into `lines`, however long it takes; says how many bytes came.
+/// Reads once into `lines`, however long it takes; returns the number of bytes.
 pub async fn read_lines<R: AsyncRead + Unpin>(
     reader: &mut R,
     lines: &mut Lines,
 ) -> io::Result<usize> {
     if lines.has_spare() {
-        match tokio::time::timeout(SPARE_KEPT, reader.read_buf(lines.buffer())).await {
+        match tokio::time::timeout(SPARE_BUFFER_TTL, reader.read_buf(lines.buffer())).await {
             Ok(read) => return read,
             Err(_) => lines.drop_spare(),
         }
@@ -34,7 +34,7 @@ pub async fn read_lines<R: AsyncRead + Unpin>(
     reader.read_buf(lines.buffer()).await
 }
 
-/// How much of one peer was heard since others had their turn.
+/// How much of one peer was read since the last yield.
 #[derive(Debug, Default)]
 pub struct ReadBudget {
     lines: u32,
@@ -42,43 +42,41 @@ pub struct ReadBudget {
 }
 
 impl ReadBudget {
-    /// Counts what was read, and lets others go first once it was enough.
+    /// Counts bytes, and yields once there were enough.
     pub async fn read(&mut self, bytes: usize) {
         self.bytes += bytes;
-        self.pass_on().await;
+        self.yield_if_spent().await;
     }
 
-    /// Counts a line that was heard, in the same way.
+    /// Counts a line, in the same way.
     pub async fn heard(&mut self) {
         self.lines += 1;
-        self.pass_on().await;
+        self.yield_if_spent().await;
     }
 
-    /// The runtime takes turns too, but counts reads, and one read may hold a thousand lines.
-    async fn pass_on(&mut self) {
-        if self.lines >= TURN_LINES || self.bytes >= TURN_BYTES {
+    /// The runtime yields too, but counts reads, and one read may contain a thousand lines.
+    async fn yield_if_spent(&mut self) {
+        if self.lines >= MAX_LINES_IN_A_ROW || self.bytes >= MAX_BYTES_IN_A_ROW {
             *self = ReadBudget::default();
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// What a pipe may hold for a large message: at the usual 64 KiB, writer and reader of ten megabytes take turns 160
-/// times, and that waiting is most of what a large result costs. Pages are only taken while they are full.
+/// Pipe capacity for large messages: at the usual 64 KiB, writer and reader of ten megabytes alternate 160 times, and that
+/// waiting is most of what a large result costs. Memory is only used while the pipe is full.
 #[cfg(target_os = "linux")]
 const WIDE: i32 = 1024 * 1024;
 
-/// Lets a pipe hold more at once, where the system allows it; a refusal only costs time.
+/// Enlarges a pipe, where the system allows it; a refusal only costs time.
 #[cfg(target_os = "linux")]
 pub fn widen(pipe: impl std::os::fd::AsFd) {
     let _as_it_was = nix::fcntl::fcntl(pipe, nix::fcntl::FcntlArg::F_SETPIPE_SZ(WIDE));
 }
 
-/// Nothing to widen here.
 #[cfg(not(target_os = "linux"))]
 pub fn widen<T>(_pipe: T) {}
 
-/// Our stdin.
 #[derive(Debug)]
 pub enum Input {
     /// A FIFO.
@@ -91,7 +89,6 @@ pub enum Input {
     Other(tokio::io::Stdin),
 }
 
-/// Our stdout.
 #[derive(Debug)]
 pub enum Output {
     /// A FIFO.
@@ -104,8 +101,8 @@ pub enum Output {
     Other(tokio::io::Stdout),
 }
 
-/// Opens stdin. A FIFO is opened anew through `/proc`, so that making it non-blocking does not reach others who
-/// share the host's description of it.
+/// Opens stdin. A FIFO is reopened through `/proc`, so that making it non-blocking does not affect other processes that
+/// share it.
 pub fn input() -> Input {
     #[cfg(unix)]
     {
@@ -149,15 +146,14 @@ pub fn output() -> Output {
     Output::Other(tokio::io::stdout())
 }
 
-/// Whether anybody could still read what is written to stdout. A pipe says at once that its reader is gone, without a
-/// byte having to be written.
+/// Whether stdout still has a reader. A pipe reports that at once, without a byte written.
 #[cfg(unix)]
 pub fn has_reader() -> bool {
     use std::os::fd::AsFd;
 
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     let stdout = io::stdout();
-    // What is asked for is never true of a pipe; an end that broke is told unasked.
+    // No event is requested; a closed end is always reported.
     let mut ends = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
     let broken = PollFlags::POLLERR | PollFlags::POLLHUP | PollFlags::POLLNVAL;
     match poll(&mut ends, PollTimeout::ZERO) {
@@ -166,7 +162,7 @@ pub fn has_reader() -> bool {
     }
 }
 
-/// Nothing tells here before something is written.
+/// Unknown here before something is written.
 #[cfg(not(unix))]
 pub fn has_reader() -> bool {
     true

@@ -1,6 +1,6 @@
-//! Tasks that have a name. The only place that spawns.
+//! Named tasks. The only place that spawns.
 //! Owns: spawning.      Never: waits for what it spawned.
-//! In: a name and a future.  Out: the handle to stop it by.
+//! In: a name and a future.  Out: the handle to abort it.
 //! Tests: through everything that runs.
 
 use std::future::Future;
@@ -8,12 +8,12 @@ use std::future::Future;
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
-/// Runs a future of its own, under its name in the log. A panic in it ends that task alone.
+/// Spawns a future under its name in the log. A panic ends only that task.
 pub fn spawn<F>(name: &'static str, future: F) -> JoinHandle<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    // Off below debug, and then it costs one comparison for each poll.
+    // Disabled below debug, and then it costs one comparison for each poll.
     tokio::spawn(future.instrument(tracing::debug_span!("task", name)))
 }

@@ -1,6 +1,6 @@
-//! How servers are reached: one connection each, by the transport that its configuration means.
+//! Connections to servers: one each, over the transport that its configuration names.
 //! Owns: the bytes to and from a server, its process.      Never: decides whether a call is made, retried or refused.
-//! In: a server's configuration.  Out: a `Connection`, and what it says through `Listener`.
+//! In: a server's configuration.  Out: a `Connection`, and what it receives through `Listener`.
 //! Tests: `metamcp/tests/`, with real processes.
 
 pub mod connection;

@@ -1,6 +1,6 @@
-//! Files that belong to the user or to another program: changed under a lock, whole, and never from a stale reading.
-//! Owns: the lock, reading before writing, atomic replacement that keeps mode and links.      Never: knows what is in a file, creates one half.
-//! In: a path, and a function from the old text to the new.  Out: what was there and what is there now.
+//! Edits files of the user or of another program: under a lock, atomically, and never from a stale read.
+//! Owns: the lock, reading before writing, atomic replacement that keeps mode and symlinks.      Never: knows the content of a file, leaves a partial one.
+//! In: a path, and a function from the old text to the new.  Out: the text before and after.
 //! Tests: below, and `metamcp/tests/config/first.rs` with many processes.
 
 use std::fs::{self, File, TryLockError};
@@ -10,71 +10,49 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Largest file that is edited: state files of clients grow, but not beyond this.
-const LARGEST: u64 = 64 << 20;
-/// Programs that do not know of our lock may write between our reading and our writing; so often we begin anew.
-const ATTEMPTS: usize = 8;
+/// Largest file edited: state files of clients grow, but not beyond this.
+const MAX_FILE_BYTES: u64 = 64 << 20;
+/// Programs without our lock may write between our read and our write; then we start again, this often.
+const MAX_ATTEMPTS: usize = 8;
 
-/// Others change a file in milliseconds. Whoever waits longer than this is told for whom.
+/// An edit takes milliseconds. After this wait the user is told about it.
 const QUIET_WAIT: Duration = Duration::from_millis(500);
-/// Nobody works on a file for longer; it hangs, and the lock is never let go.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
-const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
-/// As many links as systems themselves follow.
-const MOST_LINKS: usize = 40;
+/// After this the holder of the lock counts as hung.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
+const LOCK_INTERVAL: Duration = Duration::from_millis(10);
+/// As many symlinks as systems themselves follow.
+const MAX_LINKS: usize = 40;
 
-/// Why a file was not changed. It is as it was.
+/// Why a file was not changed. It is as before.
 #[derive(Debug, thiserror::Error)]
 pub enum UserFileError<E> {
-    /// The system refused.
     #[error("cannot {action} {}: {source}", path.display())]
-    Io {
-        /// What was tried.
-        action: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// The refusal.
-        source: io::Error,
-    },
-    /// It is no text.
+    Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error("{} is not UTF-8 text", path.display())]
-    NotText {
-        /// Which file.
-        path: PathBuf,
-    },
-    /// It is far too large, or no file at all.
-    #[error("{} is not a file of a size that is edited", path.display())]
-    NotAFile {
-        /// Which path.
-        path: PathBuf,
-    },
-    /// Another program holds the lock and does not let go.
+    NotText { path: PathBuf },
+    #[error("{} is not a regular file, or too large to edit", path.display())]
+    NotAFile { path: PathBuf },
+    /// Another program holds the lock.
     #[error("{} is locked by {holder}; nothing was changed: end that program, or try again later", path.display())]
     Held {
-        /// Which file.
         path: PathBuf,
-        /// Who holds it, as far as that can be seen.
+        /// The process that holds it, as far as known.
         holder: String,
     },
-    /// Another program kept writing it.
     #[error("{} keeps changing; try again when nothing else writes it", path.display())]
-    Busy {
-        /// Which file.
-        path: PathBuf,
-    },
-    /// The change itself was refused.
+    Busy { path: PathBuf },
+    /// `change` returned an error.
     #[error("{0}")]
     Refused(E),
 }
 
-/// A change that was made, or found unnecessary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changed {
-    /// The file itself, links followed.
+    /// The file itself, symlinks followed.
     pub path: PathBuf,
-    /// What was there; `None` if there was no file.
+    /// `None` if there was no file.
     pub before: Option<String>,
-    /// What is there now; `None` if nothing had to change.
+    /// `None` if nothing had to change.
     pub after: Option<String>,
 }
 
@@ -86,19 +64,19 @@ pub fn read<E>(path: &Path) -> Result<Option<String>, UserFileError<E>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(fail("examine", error)),
     };
-    // Opening a pipe that nobody writes to would wait for ever.
-    if !kind.is_file() || kind.len() > LARGEST {
+    // Opening a pipe without a writer would block forever.
+    if !kind.is_file() || kind.len() > MAX_FILE_BYTES {
         return Err(UserFileError::NotAFile { path: path.to_owned() });
     }
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|error| fail("open", error))?;
-    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| fail("read", error))?;
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| fail("read", error))?;
     let text = String::from_utf8(bytes);
     text.map(Some).map_err(|_| UserFileError::NotText { path: path.to_owned() })
 }
 
-/// Changes a file. `change` is given the text and gives the new one, or `None` to leave it; it may be asked again if
-/// another program wrote the file in between. Missing directories are made, for this user alone.
+/// Changes a file. `change` maps the old text to the new one, or returns `None` to leave it; it may be called again if
+/// another program wrote the file in between. Missing directories are created, private to this user.
 pub fn change<E>(
     path: &Path,
     mut change: impl FnMut(Option<&str>) -> Result<Option<String>, E>,
@@ -117,7 +95,7 @@ pub fn change<E>(
         }
         Err(error) => return Err(fail("lock", error)),
     };
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_ATTEMPTS {
         let before = read(&path)?;
         let Some(after) = change(before.as_deref()).map_err(UserFileError::Refused)? else {
             return Ok(Changed { path, before, after: None });
@@ -129,12 +107,12 @@ pub fn change<E>(
         let is_same = read::<E>(&path).is_ok_and(|now| now == before);
         let moved = is_same.then(|| fs::rename(&temporary, &path));
         if !matches!(moved, Some(Ok(()))) {
-            // What failed is told; a temporary file left behind is the lesser trouble.
+            // The error is reported; a leftover temporary file is the lesser problem.
             fs::remove_file(&temporary).ok();
         }
         match moved {
             Some(Ok(())) => {
-                // The name is on disk once its folder is; a system that cannot do that loses nothing by it.
+                // Syncs the directory, which makes the new name durable; systems that cannot do that lose nothing by it.
                 File::open(&folder).and_then(|folder| folder.sync_all()).ok();
                 return Ok(Changed { path, before, after: Some(after) });
             }
@@ -145,15 +123,14 @@ pub fn change<E>(
     Err(UserFileError::Busy { path })
 }
 
-/// The file that a path leads to. One kept elsewhere and linked to stays linked: also where the link leads to nothing
-/// yet, since whoever made it wants the file to be there. Where not even the folder is, such as on a disk that is not
-/// mounted, nothing is made in its place.
+/// The file that a path leads to. A symlink stays one, also if its target does not exist yet, since its owner wants the
+/// file to be there. If even the target's folder is missing, as on an unmounted disk, nothing is created.
 pub fn target(path: &Path) -> io::Result<PathBuf> {
     if let Ok(found) = fs::canonicalize(path) {
         return Ok(found);
     }
     let mut at = path.to_owned();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         let Ok(next) = fs::read_link(&at) else {
             if at == path {
                 return std::path::absolute(path);
@@ -168,10 +145,10 @@ pub fn target(path: &Path) -> io::Result<PathBuf> {
         };
         at = at.parent().unwrap_or(Path::new(".")).join(next);
     }
-    Err(io::Error::other("its links lead in a circle"))
+    Err(io::Error::other("its symlinks form a loop"))
 }
 
-/// What is kept beside a file of the user's, such as copies and tokens, is as private as the file.
+/// Files beside a file of the user, such as copies and tokens, are as private as that file.
 fn make(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -180,16 +157,16 @@ fn make(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Who is told that a lock is waited for, in a sentence.
+/// Called with a sentence when a lock is waited for.
 static WAITING: OnceLock<fn(&str)> = OnceLock::new();
 
-/// Says who is told when a change has to wait for another program. The first who says so counts.
+/// Sets who is told when a change has to wait for another program. The first call counts.
 pub fn tell_of_waiting(tell: fn(&str)) {
     WAITING.set(tell).ok();
 }
 
-/// Held until it is dropped; nothing where another program holds it for too long. The folder itself is locked where that
-/// can be, so that nothing is left lying beside other programs' files.
+/// The lock, held until dropped; nothing if another program holds it for too long. The folder itself is locked where
+/// possible, so that no lock file is left beside other programs' files.
 fn lock(folder: &Path, path: &Path) -> io::Result<Option<File>> {
     let file = if cfg!(unix) {
         File::open(folder)?
@@ -207,7 +184,7 @@ fn lock(folder: &Path, path: &Path) -> io::Result<Option<File>> {
             Err(TryLockError::Error(error)) => return Err(error),
         }
         let waited = began.elapsed();
-        if waited >= LONGEST_WAIT {
+        if waited >= LOCK_TIMEOUT {
             return Ok(None);
         }
         if waited >= QUIET_WAIT && !std::mem::replace(&mut told, true) {
@@ -216,18 +193,18 @@ fn lock(folder: &Path, path: &Path) -> io::Result<Option<File>> {
                 tell(&format!("waiting for {holder}, which holds the lock of {}", path.display()));
             }
         }
-        thread::sleep(BETWEEN_LOOKS);
+        thread::sleep(LOCK_INTERVAL);
     }
 }
 
-/// Who holds the lock of a folder, where the system tells.
+/// The process that holds the lock of a folder, where the system shows it.
 fn holder(folder: &Path) -> Option<String> {
     #[cfg(target_os = "linux")]
     {
         use std::os::unix::fs::MetadataExt;
         let inode = format!(":{}", fs::metadata(folder).ok()?.ino());
         let locks = fs::read_to_string("/proc/locks").ok()?;
-        // `1: FLOCK  ADVISORY  WRITE 1234 08:01:131 0 EOF`; a second line of a number begins with an arrow: it waits.
+        // `1: FLOCK  ADVISORY  WRITE 1234 08:01:131 0 EOF`; a line with an arrow is a waiting process.
         let held = |line: &&str| !line.contains("->") && line.contains("FLOCK");
         let pid = locks.lines().filter(held).find_map(|line| {
             let mut words = line.split_whitespace().skip(4);
@@ -245,7 +222,7 @@ fn holder(folder: &Path) -> Option<String> {
     }
 }
 
-/// A new file beside the old one with its mode; private where there is no old one.
+/// A new file beside the old one with its mode; private if there is no old one.
 fn written(folder: &Path, path: &Path, text: &str) -> io::Result<PathBuf> {
     let random = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -280,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn many_at_once_lose_nothing_and_leave_nothing() {
+    fn concurrent_edits_lose_nothing_and_leave_no_files() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/er/file");
         std::thread::scope(|scope| {
@@ -318,7 +295,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn mode_and_link_stay() {
+    fn mode_and_symlink_are_preserved() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let (path, link) = (folder.path().join("file"), folder.path().join("link"));
@@ -337,7 +314,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_link_that_leads_nowhere_stays_one() {
+    fn a_dangling_symlink_stays_a_symlink() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("dotfiles")).unwrap();
@@ -347,10 +324,10 @@ mod tests {
         assert!(fs::symlink_metadata(at("link")).unwrap().is_symlink());
         assert!(fs::symlink_metadata(at("inner")).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(at("dotfiles/file")).unwrap(), "a\n");
-        // A disk that is not there, and a circle.
+        // An unmounted disk, and a loop.
         std::os::unix::fs::symlink("gone/file", at("lost")).unwrap();
         std::os::unix::fs::symlink("circle", at("circle")).unwrap();
-        for (link, why) in [("lost", "folder is not there"), ("circle", "circle")] {
+        for (link, why) in [("lost", "folder is not there"), ("circle", "loop")] {
             let outcome = change::<Infallible>(&at(link), |_| Ok(Some(String::new())));
             assert!(outcome.unwrap_err().to_string().contains(why), "{link}");
             assert!(fs::symlink_metadata(at(link)).unwrap().is_symlink());
@@ -359,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_stays_as_it_was() {
+    fn a_refused_change_leaves_the_file_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, b"\xff\xfe").unwrap();

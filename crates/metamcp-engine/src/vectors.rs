@@ -1,6 +1,6 @@
-//! Embeddings of tools and queries, from an HTTP API or a transformer on this machine, remembered in memory and on disk.
-//! Owns: which API is asked, with which key, how often; `catalog.db`.      Never: ranks, waits for a dead API, prints a key.
-//! In: texts with their digest.  Out: vectors of length one, or at once why there are none.
+//! Embeddings of tools and queries, from an HTTP API or a local transformer, cached in memory and on disk.
+//! Owns: the choice of API and key, its rate; `catalog.db`.      Never: ranks, waits for a dead API, prints a key.
+//! In: texts with their digest.  Out: unit vectors, or at once why there are none.
 //! Tests: beside each part, `vectors/tests.rs` and `vectors/store/tests.rs`.
 
 mod answer;
@@ -43,29 +43,25 @@ pub use unavailable::{Failure, Unavailable};
 #[cfg(test)]
 mod tests;
 
-/// Words of a query beyond this do not say more.
+/// More text of a query adds nothing.
 const MAX_QUERY_CHARS: usize = 2_000;
-/// Requests at once. Documents take one of them, so that a search always finds the other.
+/// Concurrent requests. Documents use one of them, so that the other is free for a search.
 const MAX_REQUESTS: usize = 2;
-/// Larger answers are read on another thread: a megabyte of numbers takes milliseconds.
-const READ_HERE: usize = 64 * 1024;
-/// Documents looked up under one lock: others want it too, and the thread that looks up goes behind them.
-const LOOKED_UP: usize = 256;
+/// Larger responses are parsed on another thread: a megabyte of numbers takes milliseconds.
+const MAX_INLINE_PARSE: usize = 64 * 1024;
+/// Documents looked up under one lock, before other threads get their turn.
+const LOOKUP_CHUNK: usize = 256;
 
 /// The text of one tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
-    /// The server's name.
     pub server: String,
-    /// The tool's name.
     pub tool: String,
-    /// Of the text.
     pub digest: [u8; 32],
-    /// What is embedded.
     pub text: String,
 }
 
-/// Vectors from one API, shared by all who search.
+/// The embeddings of one API, shared by all searches.
 #[derive(Debug)]
 pub struct Vectors {
     endpoint: Endpoint,
@@ -77,13 +73,13 @@ pub struct Vectors {
     requests: Semaphore,
     documents: Semaphore,
     gathering: tokio::sync::Mutex<()>,
-    /// Texts in one request; fewer where the API is too slow for more.
+    /// Texts in one request; reduced if the API is too slow.
     batch: AtomicUsize,
     bounds: fn(Purpose) -> Bounds,
 }
 
 impl Vectors {
-    /// Vectors from `endpoint`, remembered under `home`. Touches neither yet.
+    /// Embeddings from `endpoint`, cached under `home`. Touches neither yet.
     pub fn new(endpoint: Endpoint, home: &Path, clock: Clock) -> Vectors {
         Vectors {
             endpoint,
@@ -100,12 +96,11 @@ impl Vectors {
         }
     }
 
-    /// Where vectors come from.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// What is wrong with the file on disk, or was last, for people.
+    /// What is or was last wrong with the file on disk, for display.
     pub fn store_note(&self) -> Option<String> {
         self.async_store.note()
     }
@@ -116,50 +111,50 @@ impl Vectors {
         Some(self.refused(refusal))
     }
 
-    /// How many of these are not in memory, so that [`Vectors::documents`] would have to look for them.
+    /// How many of these are not in memory, so that [`Vectors::documents`] would have to fetch them.
     pub fn missing(&self, wanted: &[Document]) -> usize {
         let missing = |some: &[Document]| {
             let vector_cache = lock(&self.vector_cache);
             some.iter().filter(|document| !vector_cache.holds(&document.digest)).count()
         };
-        wanted.chunks(LOOKED_UP).map(missing).sum()
+        wanted.chunks(LOOKUP_CHUNK).map(missing).sum()
     }
 
-    /// Those that are in memory, in the order of `wanted`, without asking anybody.
+    /// Those in memory, in the order of `wanted`, without any request.
     pub fn known(&self, wanted: &[Document]) -> Vec<Option<Arc<[f32]>>> {
         let mut known = Vec::with_capacity(wanted.len());
-        for some in wanted.chunks(LOOKED_UP) {
+        for some in wanted.chunks(LOOKUP_CHUNK) {
             let mut vector_cache = lock(&self.vector_cache);
             known.extend(some.iter().map(|document| vector_cache.tool(&document.digest)));
         }
         known
     }
 
-    /// Fetches what is missing of these beside all else; one such errand at a time, since the next finds in memory what
-    /// the first brought. Ends when there is nothing more to wait for.
+    /// Fetches the missing ones in the background. One such job at a time, since the next one finds in memory what the first
+    /// fetched. Returns when there is nothing more to wait for.
     pub async fn gather(self: Arc<Self>, wanted: Arc<[Document]>) {
         if let Ok(_turn) = self.gathering.try_lock() {
-            // What it says of a failure is said to the search that runs into it.
+            // A failure is reported by the search that runs into it.
             drop(self.documents(&wanted).await);
         } else {
             drop(self.gathering.lock().await);
         }
     }
 
-    /// One vector of length one for each document, all equally long. From memory, from the disk, and from the API
-    /// in batches, each of which has its own deadline: not for a search to wait on. What was found before a failure
-    /// is remembered, so that the next call asks for the rest.
+    /// One unit vector for each document, all of the same length. From memory, from disk, and from the API in batches, each
+    /// with its own deadline, so too slow for a search to wait on. What was found before a failure is cached, so that the
+    /// next call requests only the rest.
     ///
-    /// When a model changed under its name, its vectors may be of another length than those given out before;
+    /// When a model changed under the same name, its vectors may have another length than earlier ones;
     /// [`Vectors::missing`] then counts those again.
     pub async fn documents(&self, wanted: &[Document]) -> Result<Vec<Arc<[f32]>>, Unavailable> {
         let mut found = HashMap::with_capacity(wanted.len());
         if let Some(all) = self.recall(wanted, &mut found) {
             return Ok(all);
         }
-        // One after the other: the second finds in memory what the first fetched.
-        let _turn = self.documents.acquire().await;
-        // Twice: when the API shows that those from the disk are of an older model, all are fetched.
+        // One at a time: the second finds in memory what the first fetched.
+        let _permit = self.documents.acquire().await;
+        // Twice: if the API shows that the cached ones are of an older model, all are fetched.
         for _ in 0..2 {
             self.recall(wanted, &mut found);
             self.look_up(&absent(wanted, &found), &mut found).await;
@@ -174,7 +169,7 @@ impl Vectors {
         Err(self.unavailable(Failure::Malformed, Duration::ZERO))
     }
 
-    /// The vector of a query. Answers within two seconds, at once while the API is left alone.
+    /// The vector of a query. Returns within two seconds, and at once while the API is backing off.
     pub async fn query(&self, text: &str) -> Result<Arc<[f32]>, Unavailable> {
         let text = text::cut(text.trim(), MAX_QUERY_CHARS);
         if text.is_empty() {
@@ -230,7 +225,7 @@ impl Vectors {
             let smaller = batch.smaller();
             match self.request(Purpose::Document, &texts, !smaller.is_empty()).await {
                 Ok(vectors) => self.keep(&batch.documents, vectors, found).await,
-                // One text that the API does not take must not cost all others theirs.
+                // One text that the API refuses must not cost the others their vectors.
                 Err(Unavailable { failure: Failure::Refused { .. }, .. })
                     if !smaller.is_empty() =>
                 {
@@ -264,8 +259,8 @@ impl Vectors {
         self.async_store.with(move |store| store.write(&model, &rows, unix_millis())).await;
     }
 
-    /// Asks the API. With `split` the caller will ask again for less when it is refused, so that a refusal is not
-    /// yet a failure.
+    /// Sends a request. With `split` the caller will retry with less when it is refused, so that a refusal is not yet a
+    /// failure.
     async fn request(
         &self,
         purpose: Purpose,
@@ -283,7 +278,7 @@ impl Vectors {
         };
         let admitted = lock(&self.pause).admit(self.clock.now());
         let permit = admitted.map_err(|refusal| self.refused(refusal))?;
-        let asking = Asking { pause: &self.pause, permit: Some(permit) };
+        let asking = InFlight { pause: &self.pause, permit: Some(permit) };
         let left = bounds.time.saturating_sub(self.clock.now().since(started));
         match self.exchange(purpose, texts, Bounds { time: left, ..bounds }).await {
             Ok(vectors) => {
@@ -293,11 +288,11 @@ impl Vectors {
             Err(Failed { failure: failure @ Failure::Refused { .. }, .. }) if split => {
                 Err(self.unavailable(failure, Duration::ZERO))
             }
-            Err(Failed { mut failure, wish }) => {
+            Err(Failed { mut failure, retry_after }) => {
                 if let Failure::TimedOut { limit } = &mut failure {
                     *limit = bounds.time;
                 }
-                let pause = asking.failed(failure.clone(), wish, self.clock);
+                let pause = asking.failed(failure.clone(), retry_after, self.clock);
                 Err(self.unavailable(failure, pause))
             }
         }
@@ -312,7 +307,7 @@ impl Vectors {
         let body = self.endpoint.body(texts, purpose);
         let answer = self.client.post(&self.endpoint, body, bounds).await?;
         let (form, asked) = (self.endpoint.form(), texts.len());
-        let vectors = if answer.len() <= READ_HERE {
+        let vectors = if answer.len() <= MAX_INLINE_PARSE {
             answer::read(form, &answer, asked)?
         } else {
             let read = compute::run(move || answer::read(form, &answer, asked));
@@ -335,28 +330,28 @@ impl Vectors {
 /// Vectors by the digest of their text.
 type Found = HashMap<[u8; 32], Arc<[f32]>>;
 
-/// A request under way. Dropped without an outcome, as when nobody waits any more, it frees its place.
-struct Asking<'a> {
+/// A request in flight. If it is dropped without a result, because nobody waits any more, its slot is freed.
+struct InFlight<'a> {
     pause: &'a Mutex<Pause>,
     permit: Option<Permit>,
 }
 
-impl Asking<'_> {
+impl InFlight<'_> {
     fn answered(mut self) {
         if let Some(permit) = self.permit.take() {
             lock(self.pause).answered(&permit);
         }
     }
 
-    fn failed(mut self, failure: Failure, wish: Option<Duration>, clock: Clock) -> Duration {
+    fn failed(mut self, failure: Failure, retry_after: Option<Duration>, clock: Clock) -> Duration {
         match self.permit.take() {
-            Some(permit) => lock(self.pause).failed(&permit, failure, wish, clock.now()),
+            Some(permit) => lock(self.pause).failed(&permit, failure, retry_after, clock.now()),
             None => Duration::ZERO,
         }
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         if let Some(permit) = self.permit.take() {
             lock(self.pause).abandoned(&permit);
@@ -364,7 +359,7 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// Those without a vector yet, each text once.
+/// The documents without a vector yet, each text once.
 fn absent<'a>(wanted: &'a [Document], found: &Found) -> Vec<&'a Document> {
     let mut seen = HashSet::new();
     wanted
@@ -382,6 +377,6 @@ fn key(document: &Document) -> Key {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is behind these locks is whole between any two statements.
+    // The state behind these locks is valid between any two statements, also after a panic.
     mutex.lock()
 }

@@ -1,13 +1,13 @@
-//! The one way out over HTTP: to remote servers, to those who let us log in, to embedding APIs, to issuers of keys.
-//! Owns: connections kept for reuse, TLS, the way through a tunnel, the guard on where strangers send us.      Never: follows a redirect, retries, knows what a body says.
-//! In: a `Request`.  Out: the head of its response and a body still to be read, or a `SendError` that says how far it got.
+//! The HTTP client for all outgoing requests: remote servers, authorization servers, embedding APIs, key sets, registries.
+//! Owns: the connection pool, TLS, the proxy, the SSRF guard.      Never: follows a redirect, retries, knows what a body says.
+//! In: a `Request`.  Out: the head of its response and a body still to be read, or a `SendError` that says whether it was sent.
 //! Tests: below, `metamcp/tests/remote/`.
 
 mod body;
 mod dial;
 mod error;
+mod proxy;
 mod tls;
-mod tunnel;
 
 use std::time::Duration;
 
@@ -28,94 +28,90 @@ pub use body::Outgoing;
 use dial::Dial;
 pub use dial::zone_of;
 pub use error::{SendError, SendErrorKind};
+pub use proxy::Proxy;
 pub use tls::TlsError;
-pub use tunnel::Tunnel;
 
 use crate::clock::unix_millis;
 
-/// Shorter than servers keep theirs, so that we rarely write into one that was just closed.
-const KEPT_FOR: Duration = Duration::from_secs(30);
-/// Longest head of a response. Cookies and policies of large sites fit many times over.
+/// Shorter than the idle timeout of servers, so that we rarely write to a connection that was just closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest response head. Cookies and policies of large sites fit many times over.
 const MAX_HEAD: usize = 64 * 1024;
-/// The same for HTTP/2, which counts otherwise.
+/// The same for HTTP/2, which counts differently.
 const MAX_HEADER_LIST: u32 = 64 * 1024;
-/// How often a silent HTTP/2 connection is asked whether it lives, and how long it may take to say so.
-const ALIVE_EVERY: Duration = Duration::from_secs(30);
-const ALIVE_WITHIN: Duration = Duration::from_secs(20);
+/// HTTP/2 keep-alive: how often an idle connection is pinged, and how long the reply may take.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What a way out is like.
 #[derive(Clone, Debug)]
-pub struct Plan {
-    /// How long a connection may take to stand, TLS not counted.
-    pub connect: Duration,
-    /// Idle connections kept for each host.
-    pub kept: usize,
-    /// Whether HTTP/2 is spoken where the server offers it.
+pub struct ClientOptions {
+    /// Connect timeout, without TLS.
+    pub connect_timeout: Duration,
+    /// Idle connections pooled for each host.
+    pub idle_per_host: usize,
+    /// Whether HTTP/2 is negotiated.
     pub http2: bool,
-    /// Files for TLS.
     pub tls: TlsFiles,
-    /// The tunnel that the surroundings name, if any.
-    pub tunnel: Option<Tunnel>,
-    /// Where it may lead.
+    /// The proxy, if one is configured in the environment.
+    pub proxy: Option<Proxy>,
     pub ssrf_policy: SsrfPolicy,
 }
 
-/// Where a way out may lead.
+/// Which addresses may be connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SsrfPolicy {
-    /// Wherever the operator says.
+    /// Any: the operator configured the address.
     Anywhere,
-    /// Where a server in that zone may send us.
+    /// Those that a server in that zone may redirect to.
     SentFrom(SsrfZone),
 }
 
-impl Plan {
-    /// Addresses that the operator wrote, with nothing special about them.
-    pub fn plain(connect: Duration, kept: usize) -> Plan {
-        Plan {
-            connect,
-            kept,
+impl ClientOptions {
+    /// For addresses that the operator configured: HTTP/1.1, no proxy.
+    pub fn new(connect_timeout: Duration, idle_per_host: usize) -> ClientOptions {
+        ClientOptions {
+            connect_timeout,
+            idle_per_host,
             http2: false,
             tls: TlsFiles::default(),
-            tunnel: None,
+            proxy: None,
             ssrf_policy: SsrfPolicy::Anywhere,
         }
     }
 }
 
-/// See the module.
+/// A pooled HTTP client.
 #[derive(Debug, Clone)]
 pub struct Web {
     client: Client<HttpsConnector<Dial>, Outgoing>,
     connector: HttpsConnector<Dial>,
-    /// Idle connections kept for each host.
-    kept: usize,
+    /// Idle connections pooled for each host.
+    idle_per_host: usize,
 }
 
 impl Web {
-    /// A way out. Reads the files for TLS.
-    pub fn new(plan: Plan) -> Result<Web, TlsError> {
-        let tls = tls::config(&plan.tls)?;
-        let dial = Dial::new(plan.connect, plan.tunnel, plan.ssrf_policy);
+    /// Reads the TLS files.
+    pub fn new(options: ClientOptions) -> Result<Web, TlsError> {
+        let tls = tls::config(&options.tls)?;
+        let dial = Dial::new(options.connect_timeout, options.proxy, options.ssrf_policy);
         let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
-        let connector = if plan.http2 {
+        let connector = if options.http2 {
             builder.enable_all_versions().wrap_connector(dial)
         } else {
             builder.enable_http1().wrap_connector(dial)
         };
-        let client = client(connector.clone(), plan.kept);
-        Ok(Web { client, connector, kept: plan.kept })
+        let client = client(connector.clone(), options.idle_per_host);
+        Ok(Web { client, connector, idle_per_host: options.idle_per_host })
     }
 
-    /// The same way without the connections that were kept: one of them turned out to be dead, and those that were idle
-    /// beside it hardly fare better.
+    /// The same client with an empty pool: one connection turned out to be dead, and those idle beside it probably are too.
     #[must_use]
-    pub fn afresh(&self) -> Web {
-        let client = client(self.connector.clone(), self.kept);
-        Web { client, connector: self.connector.clone(), kept: self.kept }
+    pub fn with_empty_pool(&self) -> Web {
+        let client = client(self.connector.clone(), self.idle_per_host);
+        Web { client, connector: self.connector.clone(), idle_per_host: self.idle_per_host }
     }
 
-    /// Sends one request. The caller sets a limit of time.
+    /// Sends one request. The caller sets a timeout.
     pub async fn send(
         &self,
         mut request: Request<Outgoing>,
@@ -127,41 +123,44 @@ impl Web {
     }
 }
 
-/// The way to wherever a server sends us, made for the zone in which the server itself was reached.
+/// The client for addresses that a server names, restricted to the zone in which the server itself was reached.
 #[derive(Debug, Default)]
-pub struct Guarded {
+pub struct GuardedClient {
     made: Mutex<Option<(SsrfZone, Web)>>,
 }
 
-impl Guarded {
-    /// The way for a server at this address, otherwise as planned.
-    pub fn way(&self, server: &Address, plan: &Plan) -> Result<Web, TlsError> {
+impl GuardedClient {
+    /// The client for the server at this address.
+    pub fn client(&self, server: &Address, options: &ClientOptions) -> Result<Web, TlsError> {
         let zone = zone_of(server);
         let mut made = self.made.lock();
         if let Some((_, web)) = made.as_ref().filter(|(known, _)| *known == zone) {
             return Ok(web.clone());
         }
-        let web = Web::new(Plan { ssrf_policy: SsrfPolicy::SentFrom(zone), ..plan.clone() })?;
+        let web =
+            Web::new(ClientOptions { ssrf_policy: SsrfPolicy::SentFrom(zone), ..options.clone() })?;
         *made = Some((zone, web.clone()));
         Ok(web)
     }
 }
 
-fn client(connector: HttpsConnector<Dial>, kept: usize) -> Client<HttpsConnector<Dial>, Outgoing> {
+fn client(
+    connector: HttpsConnector<Dial>,
+    idle_per_host: usize,
+) -> Client<HttpsConnector<Dial>, Outgoing> {
     Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .timer(TokioTimer::new())
-        .pool_idle_timeout(KEPT_FOR)
-        .pool_max_idle_per_host(kept)
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        .pool_max_idle_per_host(idle_per_host)
         .http1_max_buf_size(MAX_HEAD)
         .http2_max_header_list_size(MAX_HEADER_LIST)
-        .http2_keep_alive_interval(ALIVE_EVERY)
-        .http2_keep_alive_timeout(ALIVE_WITHIN)
+        .http2_keep_alive_interval(PING_INTERVAL)
+        .http2_keep_alive_timeout(PING_TIMEOUT)
         .http2_adaptive_window(true)
         .build(connector)
 }
 
-/// A request to an address.
 pub fn request(
     method: hyper::Method,
     address: &Address,
@@ -176,22 +175,20 @@ pub fn request(
     Ok(request)
 }
 
-/// How long a response asks us to stay away.
+/// The `Retry-After` of a response.
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     date::retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, unix_millis())
 }
 
-/// Why a body could not be read whole.
 #[derive(Debug, PartialEq, Eq)]
 pub enum BodyError {
-    /// It is longer than it may be.
     TooLarge,
-    /// It broke off.
+    /// The connection closed early.
     Closed,
 }
 
-/// A whole body, up to a limit.
-pub async fn whole(body: Incoming, most: usize) -> Result<Bytes, BodyError> {
+/// Reads a whole body, up to a limit.
+pub async fn read_body(body: Incoming, most: usize) -> Result<Bytes, BodyError> {
     let read = Limited::new(body, most).collect().await;
     read.map(http_body_util::Collected::to_bytes).map_err(|error| {
         if error.is::<LengthLimitError>() { BodyError::TooLarge } else { BodyError::Closed }

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_fits_what_happened() {
+    fn reports_match_what_happened() {
         let refused = |code: &str, sent: bool| {
             CallOutcome::of(&json!({"result": {"isError": true, "structuredContent":
                 {"code": code, "message": "m", "retryable": false, "details": {"sent": sent}}}}))

@@ -1,5 +1,5 @@
 //! One line as a JSON-RPC message: its kind, its id, and its parts as raw slices.
-//! Owns: what a message is, ids.      Never: looks into params or results, copies them.
+//! Owns: message kinds, ids.      Never: parses params or results, copies them.
 //! In: one line.  Out: `Envelope`, or the `Defect` that makes it none.
 //! Tests: `envelope/tests.rs`, `tests/differential.rs`, `fuzz/fuzz_targets/envelope.rs`.
 
@@ -9,43 +9,33 @@ use std::collections::BTreeSet;
 use crate::object::{decoded, looks_like, text};
 use crate::scan::{Defect, Kind, MAX_RESULT_DEPTH, Scanner};
 
-/// Most messages in one batch: far beyond any client, and it bounds the answers we must collect.
+/// Most messages in one batch: far beyond any client, and it bounds the responses we must collect.
 pub const MAX_BATCH: usize = 1000;
 
-/// Most members of a message: six are known, and remembering the others must cost a hostile line nothing.
+/// Most members of a message: six are known, and storing the others must cost little for a hostile line.
 pub const MAX_MEMBERS: usize = 256;
 
 /// A message, its parts borrowed from the line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Envelope<'a> {
-    /// Wants an answer.
     Request {
-        /// What the answer must carry.
         id: Id<'a>,
-        /// What is asked.
         method: Cow<'a, str>,
         /// An object or an array; absent when it was `null`.
         params: Option<&'a [u8]>,
     },
-    /// Wants none.
     Notification {
-        /// What happened.
         method: Cow<'a, str>,
         /// An object or an array; absent when it was `null`.
         params: Option<&'a [u8]>,
     },
-    /// The answer to a request.
     Result {
-        /// The id of the request.
         id: Id<'a>,
-        /// Any JSON value.
         result: &'a [u8],
     },
-    /// A request was refused, or (without an id) could not be read.
+    /// An error response; without an id the request could not be parsed.
     Error {
-        /// The id of the request, if the other side could read it.
         id: Option<Id<'a>>,
-        /// An object.
         error: &'a [u8],
     },
     /// Several messages at once, as revision 2025-03-26 allowed; each is valid JSON but not yet a message.
@@ -53,7 +43,7 @@ pub enum Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    /// Reads one line, checking all of it in one pass.
+    /// Parses one line, validating all of it in one pass.
     pub fn parse(line: &'a [u8]) -> Result<Self, Defect> {
         let mut scanner = Scanner::new(line);
         scanner.space();
@@ -100,12 +90,12 @@ impl<'a> Id<'a> {
         Some(Id { raw })
     }
 
-    /// The JSON text, to be written back as it came.
+    /// The JSON text, to be written back unchanged.
     pub fn raw(&self) -> &'a [u8] {
         self.raw
     }
 
-    /// The number, if it is written as a plain integer: ids of ours are, and `1.0` or `"1"` is not one of them.
+    /// The number, if it is written as a plain integer: our ids are, and `1.0` or `"1"` is not one of them.
     pub fn as_u64(&self) -> Option<u64> {
         if self.raw.len() > 20 {
             return None;
@@ -125,7 +115,7 @@ impl<'a> Id<'a> {
 /// The known members of a message.
 const NAMES: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
-/// The members as found, before it is decided what they make.
+/// The members as found, before the kind is decided.
 #[derive(Debug, Default)]
 struct Parts<'a> {
     version: Option<Part<'a>>,
@@ -134,7 +124,7 @@ struct Parts<'a> {
     params: Option<Part<'a>>,
     result: Option<Part<'a>>,
     error: Option<Part<'a>>,
-    /// The first defect of the members as such. It waits, because a text that is no JSON, or no
+    /// The first defect of the members. Reported last, because a text that is not JSON, or not
     /// JSON-RPC, is better described by that.
     defect: Option<Defect>,
 }
@@ -258,7 +248,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The elements of the array that starts here. One more than allowed is kept as the sign of too many.
+/// The elements of the array that starts here. One more than allowed is kept to detect too many.
 fn batch<'a>(scanner: &mut Scanner<'a>) -> Result<Vec<&'a [u8]>, Defect> {
     let mut elements = Vec::new();
     scanner.step();

@@ -1,6 +1,6 @@
-//! Which protocol is spoken: with a client request by request, with a server for the length of a connection.
+//! Which protocol revision is spoken: with a client per request, with a server per connection.
 //! Owns: revisions, eras, and the only three functions that decide one: [`of_request`], [`of_initialize`], [`of_server`].      Never: sends anything.
-//! In: what a peer says of its version.  Out: `Revision`, `Era`.
+//! In: the versions a peer names.  Out: `Revision`, `Era`.
 //! Tests: below, each decision over a table.
 
 use std::fmt;
@@ -28,7 +28,7 @@ impl Revision {
         Revision::V2025_06_18,
         Revision::V2025_11_25,
     ];
-    /// What we ask servers for, and answer to a client that asks for something unknown.
+    /// What we offer to servers, and to a client that offers something unknown.
     pub const LATEST: Revision = Revision::V2025_11_25;
 
     /// The revision with this name.
@@ -53,10 +53,10 @@ impl fmt::Display for Revision {
     }
 }
 
-/// The revision without a handshake: each request says itself what it speaks.
+/// The revision without a handshake: each request names its version.
 pub const STATELESS: &str = "2026-07-28";
 
-/// How a peer is spoken to: for the length of a connection, or request by request.
+/// How to talk to a peer: per connection, or per request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Era {
     /// A handshake, then a session in the agreed revision.
@@ -82,12 +82,12 @@ impl Era {
         }
     }
 
-    /// Whether every request carries what it needs, and results say of which type they are.
+    /// Whether every request is self-contained, and results have a `resultType`.
     pub fn is_stateless(self) -> bool {
         self == Era::Stateless
     }
 
-    /// Everything we speak, newest first, as clients are told.
+    /// All supported versions, newest first.
     pub fn supported() -> impl Iterator<Item = &'static str> {
         std::iter::once(STATELESS).chain(Revision::ALL.into_iter().rev().map(Revision::name))
     }
@@ -99,19 +99,16 @@ impl fmt::Display for Era {
     }
 }
 
-/// What the header `MCP-Protocol-Version` of a request says.
+/// The header `MCP-Protocol-Version` of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionHeader {
-    /// There is none: it did not come over HTTP, or is of a revision from before the header was invented.
+    /// None: it did not come over HTTP, or is of a revision from before the header.
     Absent,
-    /// A version that we speak.
     Known(Era),
-    /// Something else.
     Unknown,
 }
 
 impl VersionHeader {
-    /// Reads its value.
     pub fn read(value: Option<&[u8]>) -> VersionHeader {
         match value.map(std::str::from_utf8) {
             None => VersionHeader::Absent,
@@ -125,7 +122,7 @@ impl VersionHeader {
     }
 }
 
-/// A request names a version that we do not speak.
+/// A request names an unsupported version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownVersion;
 
@@ -148,7 +145,7 @@ pub fn of_initialize(requested: &str) -> Era {
     Era::Initialize(Revision::named(requested).unwrap_or(Revision::LATEST))
 }
 
-/// What a server says of its era.
+/// What a server reveals of its era.
 #[derive(Clone, Copy, Debug)]
 pub enum ServerSaid<'a> {
     /// It answered `initialize` with this version.
@@ -159,18 +156,16 @@ pub enum ServerSaid<'a> {
     Nothing,
 }
 
-/// What follows from that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerEra {
-    /// It is of this era.
     Is(Era),
-    /// Greet it with `initialize`, and see.
+    /// Send `initialize`.
     Greet,
-    /// It speaks nothing that we do.
+    /// No common version.
     Foreign,
 }
 
-/// The era of a server. Where it supports both, it is spoken to without a handshake.
+/// The era of a server. If it supports both, it is used without a handshake.
 pub fn of_server(said: ServerSaid<'_>) -> ServerEra {
     match said {
         ServerSaid::Agreed(version) => Revision::named(version)
@@ -183,7 +178,7 @@ pub fn of_server(said: ServerSaid<'_>) -> ServerEra {
         {
             ServerEra::Foreign
         }
-        // What older servers answer to a method they do not know differs from one to the next.
+        // Older servers answer an unknown method in many different ways.
         ServerSaid::Supports(_) | ServerSaid::Nothing => ServerEra::Greet,
     }
 }

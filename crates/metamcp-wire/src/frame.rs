@@ -1,5 +1,5 @@
-//! Bytes from a pipe to lines: each a message, or the news that one was too long.
-//! Owns: the read buffer, the line limit, the id of a line that was thrown away.      Never: reads, parses messages.
+//! Splits bytes from a pipe into lines: each a message, or a notice that one was too long.
+//! Owns: the read buffer, the line limit, the id of a discarded line.      Never: reads, parses messages.
 //! In: bytes appended to `Lines::buffer`.  Out: `Line`.
 //! Tests: `frame/tests.rs`, `fuzz/fuzz_targets/codec.rs`.
 
@@ -10,7 +10,7 @@ use memchr::memchr;
 
 pub use skim::{Skim, skim};
 
-/// Longest line that is kept unless told otherwise: larger than honest results, small enough to hold one per child.
+/// Default line limit: larger than usual results, small enough to hold one per child.
 pub const MAX_LINE: usize = 16 * 1024 * 1024;
 
 /// Size of a fresh buffer: what a pipe holds, so that one read can empty it.
@@ -52,9 +52,9 @@ pub struct Lines {
     /// Bytes at the front of the buffer known to hold no newline.
     searched: usize,
     limit: usize,
-    /// The line being thrown away, if one is.
+    /// The line being discarded, if any.
     discarded: Option<Discarded>,
-    /// The buffer of the last long line, to be used again: writing pages anew costs more than all else that is done
+    /// The buffer of the last long line, for reuse: writing to fresh pages costs more than everything else that is done
     /// with such a line.
     spare: Option<Spare>,
 }
@@ -100,17 +100,17 @@ impl Lines {
         &mut self.buffer
     }
 
-    /// Whether memory is kept for the next long line. A reader that has waited for a while should give it back.
+    /// Whether a buffer is kept for the next long line. A reader that has been idle for a while should release it.
     pub fn has_spare(&self) -> bool {
         self.spare.is_some()
     }
 
-    /// Gives back what is kept for the next long line.
+    /// Releases the buffer for the next long line.
     pub fn drop_spare(&mut self) {
         self.spare = None;
     }
 
-    /// Goes on in the buffer of the last long line, if that line is gone.
+    /// Continues in the buffer of the last long line, if that line is gone.
     fn reuse(&mut self) -> bool {
         let Some(Spare { mut part, whole }) = self.spare.take() else { return false };
         // Asking for the whole leaves no way but to begin at its front, where the pages have been written before.
@@ -149,7 +149,7 @@ impl Lines {
         }
     }
 
-    /// What is left when the stream has ended, to be called until `None`: the last line may lack its newline.
+    /// The rest when the stream has ended, to be called until `None`: the last line may lack its newline.
     pub fn finish(&mut self) -> Option<Line> {
         if let Some(line) = self.next_line() {
             return Some(line);
@@ -161,7 +161,7 @@ impl Lines {
         trimmed(std::mem::take(&mut self.buffer)).map(Line::Message)
     }
 
-    /// Throws away what is buffered of a line over the limit; the line once its end is seen.
+    /// Discards the buffered part of a line over the limit; returns the line once its end is seen.
     fn discard(&mut self) -> Option<Line> {
         let discarded = self.discarded.get_or_insert_default();
         self.searched = 0;

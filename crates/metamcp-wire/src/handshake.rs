@@ -1,5 +1,5 @@
-//! How a connection begins in either era, from both sides, without I/O: `initialize`, or `server/discover` as a probe.
-//! Owns: what is offered, what is accepted, who the other side says it is.      Never: waits, sends, retries.
+//! How a connection begins in either era, on both sides, without I/O: `initialize`, or `server/discover` as a probe.
+//! Owns: what is offered and accepted, the peer's identity.      Never: waits, sends, retries.
 //! In: raw `initialize` params, results and errors.  Out: the bytes to send, a `Peer`, or a `Probed`.
 //! Tests: below.
 
@@ -8,26 +8,20 @@ use serde_json::{Value, json};
 use crate::era::{self, Era, Revision, ServerEra, ServerSaid};
 use crate::object::{pick, text};
 
-/// Longest name, title or version kept of a peer: it is shown to people and models.
+/// Longest name, title or version of a peer that is stored: it is shown to people and models.
 const MAX_LABEL: usize = 200;
 
-/// Longest instructions kept of a server: they are passed on as they are, and some are whole manuals.
+/// Longest instructions of a server that are stored: they are passed on unchanged, and some are whole manuals.
 const MAX_INSTRUCTIONS: usize = 64 * 1024;
 
-/// Who is on the other side of a connection, as it says itself.
+/// The peer of a connection, as it describes itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Peer {
-    /// What the connection speaks.
     pub era: Era,
-    /// Its name.
     pub name: String,
-    /// Its title for people.
     pub title: Option<String>,
-    /// Its version.
     pub version: String,
-    /// What it can do.
     pub capabilities: Value,
-    /// How it wants to be used, where it is a server that says so.
     pub instructions: Option<String>,
 }
 
@@ -43,35 +37,18 @@ impl Peer {
     }
 }
 
-/// Why a handshake did not lead to a connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It answered with an error.
     #[error("it answered initialize with error {code}: {message}")]
-    Error {
-        /// The JSON-RPC code.
-        code: i64,
-        /// Its message.
-        message: String,
-    },
-    /// It speaks a revision that we do not.
+    Error { code: i64, message: String },
     #[error("it speaks protocol revision {offered:?}, and this gateway speaks {}", known())]
-    Version {
-        /// What it offered.
-        offered: String,
-    },
-    /// Its answer is not one to `initialize`.
+    Version { offered: String },
+    /// Its response is not an `initialize` result.
     #[error("its answer to initialize has no usable {missing}")]
-    Malformed {
-        /// What is missing.
-        missing: &'static str,
-    },
-    /// A client's `initialize` says too little.
+    Malformed { missing: &'static str },
+    /// A client's `initialize` lacks something.
     #[error("the request initialize has no usable {missing}")]
-    Incomplete {
-        /// What is missing.
-        missing: &'static str,
-    },
+    Incomplete { missing: &'static str },
 }
 
 fn known() -> String {
@@ -79,7 +56,7 @@ fn known() -> String {
 }
 
 /// The `initialize` params we send to a server. `capabilities` are those of the client on whose behalf it is
-/// started: a server must not be told of an ability that nobody behind us has.
+/// started: a server must not see a capability that no client behind us has.
 pub fn opening(capabilities: &Value, our_version: &str) -> Vec<u8> {
     json!({
         "protocolVersion": Revision::LATEST.name(),
@@ -101,7 +78,7 @@ pub fn relayed_capabilities(client: &Value) -> Value {
     Value::Object(relayed)
 }
 
-/// Reads a server's answer to `initialize`.
+/// Parses a server's `initialize` result.
 pub fn opened(result: &[u8]) -> Result<Peer, Refusal> {
     let malformed = |missing| Refusal::Malformed { missing };
     let [version, capabilities, info, instructions] =
@@ -111,41 +88,40 @@ pub fn opened(result: &[u8]) -> Result<Peer, Refusal> {
     let ServerEra::Is(era) = era::of_server(ServerSaid::Agreed(&version)) else {
         return Err(Refusal::Version { offered: label(&version) });
     };
-    // Servers exist that write null or nothing here; they have no capabilities, which is no reason to refuse.
+    // Some servers write null or nothing here; they have no capabilities, which is no reason to refuse them.
     let capabilities =
         capabilities.and_then(|raw| serde_json::from_slice(raw).ok()).unwrap_or(Value::Null);
     let opened = peer(era, capabilities, info);
     Ok(Peer { instructions: instructions.and_then(manual), ..opened })
 }
 
-/// Reads a server's error answer to `initialize`.
+/// Parses a server's error response to `initialize`.
 pub fn refused(error: &[u8]) -> Refusal {
     let (code, message) = error_parts(error);
     Refusal::Error { code, message }
 }
 
-/// The code and the message of any error answer, the latter cleaned and cut.
+/// The code and the message of an error response, the latter sanitized and truncated.
 pub fn error_parts(error: &[u8]) -> (i64, String) {
     let [code, message] = pick(error, ["code", "message"]).unwrap_or([None, None]);
     let code = code.and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok()).unwrap_or(0);
     (code, message.and_then(text).map(|text| label(&text)).unwrap_or_default())
 }
 
-/// What a server's answer to the probe `server/discover` says about it.
+/// What a server's response to the probe `server/discover` means.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Probed {
-    /// It is spoken to without a handshake.
     Stateless(Box<Peer>),
-    /// It wants `initialize`.
+    /// It requires `initialize`.
     Legacy,
-    /// It refused the revision it was asked in, and says that it speaks it: worth asking once more.
+    /// It refused the version of the probe, and lists that version as supported: worth one retry.
     Again,
-    /// It belongs to the stateless era and will not be spoken to.
+    /// It belongs to the stateless era, without a common version.
     Refused(Refusal),
 }
 
-/// Reads a server's result of `server/discover`. What does not look like one comes from a server that answers
-/// anything with anything, which older ones do.
+/// Parses a server's `server/discover` result. An invalid one comes from an older server that answers
+/// any method with anything.
 pub fn discovered(result: &[u8]) -> Probed {
     let picked = pick(result, ["supportedVersions", "capabilities", "_meta", "instructions"]);
     let Ok([Some(versions), capabilities, meta, instructions]) = picked else {
@@ -165,8 +141,8 @@ pub fn discovered(result: &[u8]) -> Probed {
     Probed::Stateless(Box::new(Peer { instructions: instructions.and_then(manual), ..found }))
 }
 
-/// Reads a server's error answer to `server/discover`. Only an error of the stateless era says that it belongs there;
-/// which other error an older server answers with differs from one to the next.
+/// Parses a server's error response to `server/discover`. Only an error of the stateless era shows that it belongs there;
+/// older servers answer with all kinds of other errors.
 pub fn undiscovered(error: &[u8]) -> Probed {
     let refusal = refused(error);
     let Refusal::Error { code, .. } = &refusal else { return unanswered() };
@@ -186,12 +162,12 @@ pub fn undiscovered(error: &[u8]) -> Probed {
     }
 }
 
-/// For a server that answered `server/discover` with nothing that could be read, or not at all.
+/// For a server that did not answer `server/discover`, or with something unreadable.
 pub fn unanswered() -> Probed {
     probed(ServerSaid::Nothing).err().unwrap_or(Probed::Legacy)
 }
 
-/// The era that the list of versions that a server supports leads to, or what else follows from it.
+/// What follows from a server's list of supported versions.
 fn supported(versions: &[u8]) -> Result<Era, Probed> {
     let names: Vec<_> = crate::object::elements(versions).filter_map(text).take(64).collect();
     let names: Vec<&str> = names.iter().map(|name| &**name).collect();
@@ -208,7 +184,7 @@ fn probed(said: ServerSaid<'_>) -> Result<Era, Probed> {
     }
 }
 
-/// Reads a client's `initialize` params: who it is, in the revision that will be spoken with it.
+/// Parses a client's `initialize` params, and decides the revision.
 pub fn accept(params: &[u8]) -> Result<Peer, Refusal> {
     let incomplete = |missing| Refusal::Incomplete { missing };
     let [version, capabilities, info] =

@@ -1,6 +1,6 @@
-//! The stateless revision 2026-07-28: what a request says of itself, what a result says of itself, and the faults between.
-//! Owns: names and shapes of that revision.      Never: sends, waits, or changes bytes it has no reason to.
-//! In: raw params, results, headers.  Out: what they say, new text with single members spliced in, a `Fault`.
+//! The stateless revision 2026-07-28: `_meta` of requests, `resultType` of results, and its errors.
+//! Owns: names and shapes of that revision.      Never: sends, waits, changes other bytes than needed.
+//! In: raw params, results, headers.  Out: parsed values, new text with single members spliced in, a `Fault`.
 //! Tests: below and in each file.
 
 pub mod headers;
@@ -20,26 +20,22 @@ pub const MISSING_CAPABILITY: i64 = -32021;
 /// The request is in a version that is not spoken here.
 pub const UNSUPPORTED_VERSION: i64 = -32022;
 
-/// Why a request is refused: the JSON-RPC error, and the HTTP status that goes with it.
+/// Why a request is refused: the JSON-RPC error and its HTTP status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The JSON-RPC code.
     pub code: i64,
-    /// What is wrong.
     pub message: String,
-    /// `data` of the error, raw.
     pub data: Option<Vec<u8>>,
-    /// The HTTP status.
     pub status: u16,
 }
 
 impl Fault {
-    /// The params are not what the method needs.
+    /// Invalid params.
     pub fn invalid(message: impl Into<String>) -> Fault {
         Fault { code: -32602, message: message.into(), data: None, status: 400 }
     }
 
-    /// There is no such method, in this revision.
+    /// No such method in this revision.
     pub fn no_such_method(method: &str) -> Fault {
         let shown: String = method.chars().take(100).collect();
         Fault {
@@ -50,7 +46,7 @@ impl Fault {
         }
     }
 
-    /// The request is in a version that we do not speak.
+    /// Unsupported version.
     pub fn unsupported(requested: &str) -> Fault {
         let requested: String = requested.chars().take(100).collect();
         let supported: Vec<&str> = Era::supported().collect();
@@ -64,7 +60,7 @@ impl Fault {
         }
     }
 
-    /// The client must declare this capability first.
+    /// A required client capability is missing.
     pub fn missing(capability: &str, why: impl Into<String>) -> Fault {
         let mut needed = serde_json::Map::new();
         needed.insert(capability.to_owned(), json!({}));
@@ -76,7 +72,6 @@ impl Fault {
         }
     }
 
-    /// The headers do not agree with the body.
     pub fn header(message: impl Into<String>) -> Fault {
         Fault { code: HEADER_MISMATCH, message: message.into(), data: None, status: 400 }
     }

@@ -1,6 +1,6 @@
-//! Looking into raw JSON without building it: members, elements, text, and edits that leave all other bytes alone.
+//! Reads raw JSON without building it: members, elements, text, and edits that leave all other bytes alone.
 //! Owns: decoding of names and strings, edits of single members.      Never: validates what was validated, panics on what was not.
-//! In: raw JSON that `Envelope::parse` or `scan::check` let pass.  Out: slices of it, or a new text.
+//! In: raw JSON that `Envelope::parse` or `scan::check` accepted.  Out: slices of it, or a new text.
 //! Tests: `object/tests.rs`, `tests/differential.rs`.
 
 mod strict;
@@ -24,7 +24,7 @@ pub fn elements(raw: &[u8]) -> Elements<'_> {
 /// The values of the wanted members of an object.
 ///
 /// A wanted member that occurs twice is a defect, and so is a member that a careless parser would
-/// take for a wanted one: whoever reads the same bytes after us must not see another value.
+/// take for a wanted one: a parser behind us must not see another value.
 pub fn pick<'a, const N: usize>(
     raw: &'a [u8],
     wanted: [&str; N],
@@ -261,7 +261,7 @@ impl<'a> Span<'a> {
     }
 }
 
-/// Walks one container. It was validated before, so a text that does not fit simply ends the walk.
+/// Walks one container. It was validated before, so an invalid text simply ends the walk.
 #[derive(Debug, Clone)]
 struct Spans<'a> {
     raw: &'a [u8],

@@ -1,10 +1,10 @@
-//! A strict JSON validator that walks a text once and keeps nothing of it.
-//! Owns: the JSON grammar, what is wrong with a text (`Defect`).      Never: builds values, allocates, recurses.
+//! A strict JSON validator: one pass, nothing stored.
+//! Owns: the JSON grammar, `Defect`.      Never: builds values, allocates, recurses.
 //! In: bytes and a depth limit.  Out: nothing, or the first defect and where it is.
 //! Tests: `scan/tests.rs`, `tests/differential.rs`, `fuzz/fuzz_targets/envelope.rs`.
 //!
-//! Written by hand because a gateway that reads a message otherwise than the server behind it can be bypassed, and
-//! `serde_json` takes a name that stands twice; models of an SDK cost ten to thirty times the processor time of a call
+//! Written by hand because a gateway that parses a message differently from the server behind it can be bypassed, and
+//! `serde_json` accepts duplicate names; models of an SDK cost ten to thirty times the CPU time of a call
 //! (docs/design/0002-own-wire.md).
 
 mod defect;
@@ -13,16 +13,16 @@ mod strings;
 pub use defect::{Defect, Kind};
 use strings::HIGH_BITS;
 
-/// Deepest nesting of what we look into ourselves, such as arguments: beyond it nobody honest writes.
+/// Deepest nesting of what we parse ourselves, such as arguments: more than anybody needs.
 pub const MAX_DEPTH: usize = 64;
 
-/// Deepest nesting of what we only pass on: deep results (syntax trees, page snapshots) are honest.
+/// Deepest nesting of what we only pass on: deep results (syntax trees, page snapshots) are legitimate.
 pub const MAX_RESULT_DEPTH: usize = 512;
 
 /// Checks that `text` is exactly one JSON value nested at most `depth` levels (at most `MAX_RESULT_DEPTH`).
 ///
 /// Accepts what `serde_json` accepts when it ignores a value: lone surrogates in escapes and numbers
-/// of any size are fine, as both are legal JSON that honest servers write.
+/// of any size are fine, as both are legal JSON that real servers write.
 pub fn check(text: &[u8], depth: usize) -> Result<(), Defect> {
     let mut scanner = Scanner::new(text);
     scanner.space();
@@ -196,7 +196,7 @@ impl<'a> Scanner<'a> {
             return self.scalar();
         }
         let mut open = Open::new(depth.min(MAX_RESULT_DEPTH));
-        // Each turn stands before a value; the inner loop closes what the value completes.
+        // Each iteration starts before a value; the inner loop closes what the value completes.
         'value: loop {
             match self.peek() {
                 b'{' => {
@@ -244,7 +244,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Moves over a value that was checked before; false when the text ends inside it.
+    /// Skips a value that was checked before; false when the text ends inside it.
     pub(crate) fn skip(&mut self) -> bool {
         let mut depth = 0_usize;
         loop {

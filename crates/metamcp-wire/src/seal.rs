@@ -1,6 +1,6 @@
-//! State that travels through a client and comes back: whatever the client does to it, we notice.
-//! Owns: what is sealed, the seal, the digest of the request it belongs to.      Never: reads a clock, makes a key.
-//! In: a `ResumeToken` and a key.  Out: text for `requestState`, or the ticket again, or why not.
+//! Authenticated state that travels through a client and comes back: tampering is detected.
+//! Owns: the format, the HMAC, the digest of the request it belongs to.      Never: reads a clock, creates a key.
+//! In: a `ResumeToken` and a key.  Out: text for `requestState`, or the token again, or why not.
 //! Tests: `seal/tests.rs`.
 
 use base64::Engine as _;
@@ -11,20 +11,20 @@ use sha2::{Digest, Sha256};
 use crate::object::{elements, members, text};
 use crate::scan::MAX_DEPTH;
 
-/// Longest text that is looked at: what a server may keep by a client, and the words around it, in base64.
+/// Longest text accepted: a server's longest state with the other fields, in base64.
 pub const MAX_SEALED: usize = 128 * 1024;
 
-/// The format of what is sealed; another one is not read.
+/// The format version; others are not accepted.
 const FORMAT: u8 = 1;
-/// Bytes of the seal, which is HMAC-SHA256 and stands last.
+/// Bytes of the HMAC-SHA256, which comes last.
 const SEAL: usize = 32;
 
-/// What a client carries for us.
+/// The state that a client carries for us.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResumeToken {
-    /// Whose it is: nobody else may use it.
+    /// Its owner: nobody else may use it.
     pub principal: Vec<u8>,
-    /// When it stops being good, in milliseconds of whatever clock the opener uses.
+    /// When it expires, in milliseconds of the opener's clock.
     pub expires: u64,
     /// Which request it belongs to; see [`digest`].
     pub request: [u8; 32],
@@ -32,38 +32,27 @@ pub struct ResumeToken {
     pub resume: Resume,
 }
 
-/// How a retry goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resume {
-    /// A call is held open here.
+    /// A call is suspended here.
     Suspended {
-        /// Which.
         call: u64,
-        /// How often it has asked: a ticket of an earlier round is used up.
+        /// Which retry it is for: a token of an earlier one is used up.
         round: u32,
     },
-    /// A server that keeps nothing gets its own state back.
-    Relay {
-        /// The server's name.
-        server: String,
-        /// Its state, if it gave any.
-        state: Option<String>,
-    },
+    /// A stateless server gets its own state back.
+    Relay { server: String, state: Option<String> },
 }
 
-/// Why a ticket is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// We did not write it, or not so.
+    /// Not written by us, or modified.
     #[error("the requestState is not one of this gateway")]
     Forged,
-    /// It was given to somebody else.
     #[error("the requestState belongs to somebody else")]
     Foreign,
-    /// It is too old.
     #[error("the requestState has expired; send the request again without it")]
     Expired,
-    /// It belongs to another request.
     #[error("the requestState belongs to a request with other arguments")]
     Other,
 }
@@ -78,7 +67,6 @@ impl Key {
         Key(hmac::Key::new(hmac::HMAC_SHA256, &bytes))
     }
 
-    /// Seals a ticket.
     pub fn seal(&self, token: &ResumeToken) -> String {
         let mut plain = encode(token);
         let mac = hmac::sign(&self.0, &plain);
@@ -86,7 +74,7 @@ impl Key {
         URL_SAFE_NO_PAD.encode(&plain)
     }
 
-    /// What a ticket says, if it is ours, whole, in time, and shown by the right one with the right request.
+    /// Opens a token, if it is ours, intact, not expired, and presented by its owner with the right request.
     pub fn open(
         &self,
         sealed: &str,
@@ -120,7 +108,7 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// Which request this is: its method and what it asks, however it is spelt. What changes from one try to the next
+/// The digest of a request's method and params, independent of their spelling. What changes between retries
 /// (`_meta`, `inputResponses`, `requestState`) is not part of it.
 pub fn digest(method: &str, params: Option<&[u8]>) -> [u8; 32] {
     let mut hash = Sha256::new();
@@ -139,7 +127,7 @@ pub fn digest(method: &str, params: Option<&[u8]>) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// The digest of a value: the order of members, the space between tokens and escapes in strings do not count.
+/// The digest of a value: the order of members, white space and escapes do not count.
 fn digest_of(raw: &[u8], depth: usize) -> [u8; 32] {
     let mut hash = Sha256::new();
     match raw.first() {

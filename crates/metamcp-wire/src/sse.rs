@@ -1,23 +1,23 @@
-//! Server-sent events as they arrive, in pieces of any size.
-//! Owns: lines, fields and the limit of one event.      Never: reads anything, knows what an event says.
-//! In: bytes of a stream.  Out: `Event`s in order; the last id and the wish for a pause beside them.
-//! Tests: below; `tests/differential.rs` and `fuzz/` compare it with one that sees the whole stream.
+//! An incremental parser of server-sent events.
+//! Owns: lines, fields and the limit of one event.      Never: reads anything, interprets an event.
+//! In: bytes of a stream.  Out: `Event`s in order; also the last id and the reconnection delay.
+//! Tests: below; `tests/differential.rs` and `fuzz/` compare it with a parser of the whole stream.
 //!
-//! Written by hand because the stream is a stranger's: what it can make us keep is bounded, field by field, and an event
-//! that is too long is left out alone. `sse-stream`, which the SDK uses, knows no limit.
+//! Written by hand because the stream is untrusted: the memory it can take is bounded, field by field, and only an event
+//! that is too long is dropped. `sse-stream`, which the SDK uses, has no limit.
 
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use memchr::memchr2;
 
-/// Longest id that is kept: it goes back into a header.
+/// Longest id stored: it goes back into a header.
 const MAX_ID: usize = 1024;
-/// Longest type of an event that is kept; the protocol has two short ones.
+/// Longest event type stored; the protocol has two short ones.
 const MAX_KIND: usize = 128;
-/// Longest name of a field, with its colon: what is longer is no field we know, and is not kept.
+/// Longest field name, with its colon: a longer one is unknown, and not stored.
 const MAX_OTHER: usize = 2048;
-/// The mark that some servers begin a text with.
+/// The byte order mark.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// One event.
@@ -30,47 +30,44 @@ pub enum Event {
         /// Its lines of data, joined.
         data: Bytes,
     },
-    /// One that was longer than the limit; it was thrown away as it came.
-    Oversize {
-        /// How long its data was.
-        bytes: u64,
-    },
+    /// Longer than the limit; its data was discarded.
+    Oversize { bytes: u64 },
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Events {
     limit: usize,
     found: VecDeque<Event>,
-    /// The line under way, as far as it has come; of a line of data only what stands before its value.
+    /// The current line so far; of a data line only what comes before its value.
     line: Vec<u8>,
     kind_of_line: LineKind,
     data: BytesMut,
     has_data: bool,
-    /// How long the data would be had it been kept.
+    /// The length of the data, including what was discarded.
     length: u64,
     kind: String,
     last_id: Option<String>,
     retry: Option<u64>,
     /// A line ended with CR: an LF that follows belongs to it.
     after_return: bool,
-    /// Nothing has come yet but maybe a part of the mark.
+    /// Nothing has come yet but maybe a part of the byte order mark.
     opening: Option<usize>,
 }
 
-/// What kind of line is under way.
+/// The kind of the current line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LineKind {
-    /// It may still become any.
     Open,
-    /// Data, past the colon, and past the one space behind it once something has come.
-    Data { begun: bool },
-    /// To be forgotten.
+    /// Data, after the colon, and after the one space behind it once something has come.
+    Data {
+        begun: bool,
+    },
+    /// To be ignored.
     Ignored,
 }
 
 impl Events {
-    /// A stream of which nothing has come; one event may hold this many bytes of data.
+    /// One event may have this many bytes of data.
     pub fn new(limit: usize) -> Events {
         Events {
             limit,
@@ -88,7 +85,7 @@ impl Events {
         }
     }
 
-    /// Takes in the next piece.
+    /// Adds the next bytes.
     pub fn push(&mut self, mut piece: &[u8]) {
         while let (Some(seen), Some(&byte)) = (self.opening, piece.first()) {
             if MARK[seen] == byte {
@@ -119,7 +116,7 @@ impl Events {
         }
     }
 
-    /// The next whole event.
+    /// The next complete event.
     pub fn next_event(&mut self) -> Option<Event> {
         self.found.pop_front()
     }
@@ -129,12 +126,11 @@ impl Events {
         self.last_id.as_deref()
     }
 
-    /// How long the server wants us to wait before we connect again, in milliseconds.
+    /// The reconnection delay that the server asks for, in milliseconds.
     pub fn retry(&self) -> Option<u64> {
         self.retry
     }
 
-    /// Some of a line.
     fn text(&mut self, mut text: &[u8]) {
         while !text.is_empty() {
             match self.kind_of_line {
@@ -147,7 +143,7 @@ impl Events {
                     return self.more_data(text);
                 }
                 LineKind::Open => {
-                    // Up to the colon of `data:` byte by byte, so that a long value is never held twice.
+                    // Up to the colon of `data:` byte by byte, so that a long value is never stored twice.
                     let room = b"data:".len().saturating_sub(self.line.len()).max(1);
                     let (head, rest) = text.split_at(room.min(text.len()));
                     self.line.extend_from_slice(head);
@@ -277,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_counted_and_not_kept() {
+    fn oversized_events_are_counted_and_dropped() {
         let mut events = Events::new(64);
         for _ in 0..1000 {
             events.push(b"data: 0123456789\n");

@@ -1,7 +1,7 @@
-//! Messages as they are written: straight into the outgoing bytes, one line each.
+//! Serializes messages straight into the outgoing bytes, one line each.
 //! Owns: the text around ids, params and results.      Never: parses, or changes what it passes on beyond keeping it on one line.
 //! In: the parts, raw.  Out: bytes appended, ending in one newline.
-//! Tests: `write/tests.rs`, and beside in `write/line.rs`, by which alone messages to servers are written.
+//! Tests: `write/tests.rs`, and in `write/line.rs`, the only writer of messages to servers.
 
 mod line;
 
@@ -30,7 +30,7 @@ pub fn notification(out: &mut impl BufMut, method: &str, params: Option<&[u8]>) 
     call(out, method, params);
 }
 
-/// Appends the answer to the request whose id was written as `id_raw`.
+/// Appends the response to the request whose id was written as `id_raw`.
 pub fn result(out: &mut impl BufMut, id_raw: &[u8], result: &[u8]) {
     open_result(out, id_raw);
     raw(out, result);
@@ -45,7 +45,7 @@ pub fn result_head(id_raw: &[u8]) -> Vec<u8> {
     head
 }
 
-/// Appends an error of ours. Without an id the request could not be read, which is written as `null`.
+/// Appends an error response. Without an id the request could not be parsed, which is written as `null`.
 pub fn error(
     out: &mut impl BufMut,
     id_raw: Option<&[u8]>,
@@ -58,7 +58,7 @@ pub fn error(
     out.put_slice(b"}\n");
 }
 
-/// Appends the object that says what is wrong, which is a part of an error.
+/// Appends the error object alone.
 pub fn error_object(out: &mut impl BufMut, code: i64, message: &str, data: Option<&[u8]>) {
     out.put_slice(b"{\"code\":");
     if code < 0 {
@@ -74,7 +74,7 @@ pub fn error_object(out: &mut impl BufMut, code: i64, message: &str, data: Optio
     out.put_u8(b'}');
 }
 
-/// Appends an error as another side wrote it.
+/// Appends an error response with an error object from elsewhere.
 pub fn error_raw(out: &mut impl BufMut, id_raw: Option<&[u8]>, error: &[u8]) {
     open_error(out, id_raw);
     raw(out, error);
@@ -107,7 +107,7 @@ pub fn json_string(out: &mut impl BufMut, text: &str) {
     out.put_u8(b'"');
 }
 
-/// `raw` without line breaks. In valid JSON they stand only between tokens, so a space does as well.
+/// `raw` without line breaks. In valid JSON they occur only between tokens, so a space does as well.
 pub fn one_line(raw: &[u8]) -> Cow<'_, [u8]> {
     match memchr::memchr2(b'\n', b'\r', raw) {
         None => Cow::Borrowed(raw),

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_input_is_told_apart_and_reads_as_it_would_anyway() {
+    fn input_errors_are_distinguished_and_keep_their_text() {
         let broken = || -> anyhow::Result<()> { anyhow::bail!("broken") };
         assert_eq!(Exit::of(&broken().unwrap_err()), Exit::Failure);
         let error = broken().context("the file x").or_misuse().context("eval").unwrap_err();

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_servers_that_somebody_waits_for_have_words() {
+    fn progress_is_shown_only_for_awaited_servers() {
         assert_eq!(doing(None, false, false), None);
         assert_eq!(doing(None, true, false), Some("waiting for a free slot"));
         assert_eq!(doing(Some(State::Connecting), false, false), Some("starting"));

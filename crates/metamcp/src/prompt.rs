@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_taken_for_a_yes_only_where_the_command_line_says_it() {
+    fn without_a_terminal_only_the_flag_counts_as_approval() {
         let undone = "nothing was done";
         assert!(!has_to_ask(true, false, undone).unwrap());
         assert!(!has_to_ask(true, true, undone).unwrap());

@@ -106,7 +106,7 @@ fn what_was_called_after_a_search_comes_first_next_time() {
 }
 
 #[test]
-fn nothing_is_kept_without_a_search_or_when_switched_off() {
+fn nothing_is_recorded_without_a_search_or_when_disabled() {
     let mut workspace = workspace();
     let file = workspace.home().join(".metamcp/habits.json");
     let client = gateway(&workspace, &[]);

@@ -131,7 +131,7 @@ fn package_names_are_read_and_everything_else_is_refused() {
 }
 
 #[test]
-fn npx_flags_are_understood_or_left_alone() {
+fn unknown_npx_flags_are_left_to_npx() {
     let read = |args: &'static [&'static str]| npx::request(args);
     let plain = read(&["-y", "server", "--flag", "-p"]).unwrap();
     assert_eq!(
@@ -170,7 +170,7 @@ fn npx_finds_its_own_install() {
 }
 
 #[test]
-fn the_newest_version_is_asked_for_again_after_a_while() {
+fn the_newest_version_is_looked_up_again_after_a_while() {
     let mut home = Home::new();
     home.npx_install("server@latest", "server", "2.0.0");
     home.npx_install("pinned@1.0.0", "pinned", "1.0.0");
@@ -254,7 +254,7 @@ fn a_manifest_cannot_point_outside_its_package() {
 }
 
 #[test]
-fn uvx_flags_are_understood_or_left_alone() {
+fn unknown_uvx_flags_are_left_to_uvx() {
     let read = |args: &'static [&'static str]| uvx::request(args);
     let plain = read(&["-q", "mcp-server-time", "--zone"]).unwrap();
     assert_eq!(

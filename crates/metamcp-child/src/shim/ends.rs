@@ -1,4 +1,4 @@
-//! The ends of children: something to wait for, and whether there is anybody left.
+//! Exits of children: waiting for them, and whether any child is left.
 
 #[cfg(target_os = "linux")]
 use std::os::fd::AsFd;
@@ -13,10 +13,10 @@ use nix::{
     sys::wait::{Id, WaitPidFlag, waitid},
 };
 
-/// How often the ends of children are looked for where no descriptor announces them.
-const REAP_ROUND: Duration = Duration::from_millis(20);
+/// How often exits are polled where no descriptor announces them.
+const REAP_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The ends of children as something to wait for.
+/// Exits of children as something to wait for.
 #[cfg(target_os = "linux")]
 pub(super) struct ChildEnds(Option<nix::sys::signalfd::SignalFd>);
 
@@ -40,11 +40,11 @@ impl ChildEnds {
     }
 
     pub(super) fn round(&self) -> Option<Duration> {
-        self.0.is_none().then_some(REAP_ROUND)
+        self.0.is_none().then_some(REAP_INTERVAL)
     }
 }
 
-/// Elsewhere they are looked for at intervals.
+/// Elsewhere they are polled.
 #[cfg(not(target_os = "linux"))]
 pub(super) struct ChildEnds;
 
@@ -61,18 +61,18 @@ impl ChildEnds {
     pub(super) fn clear(&self) {}
 
     pub(super) fn round(&self) -> Option<Duration> {
-        Some(REAP_ROUND)
+        Some(REAP_INTERVAL)
     }
 }
 
-/// Whether there is nobody left to wait for, without waiting for anybody.
+/// Whether no child is left, without reaping any.
 #[cfg(target_os = "linux")]
 pub(super) fn has_no_child() -> bool {
     let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     waitid(Id::All, look) == Err(Errno::ECHILD)
 }
 
-/// Elsewhere reaping tells.
+/// Elsewhere only reaping shows that.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn has_no_child() -> bool {
     false

@@ -1,10 +1,10 @@
-//! The last stage: makes this process what the server is to find itself in, then becomes the server.
+//! The last stage: sets up this process for the server, then becomes the server.
 //! Owns: nothing for longer than a moment.      Never: returns when all went well.
 //! In: the numbers of two pipes and the parent; on the first pipe what to run, with the server's variables.
 //! Out: on the second the failed stage and error number; nothing at all on success.
 //!
-//! The variables come as data because they are the server's: as our own environment they would tell the loader to
-//! run its code in this process, before there are walls around it.
+//! The variables come as data because they are the server's: in our own environment they could make the loader
+//! run its code in this process, before it is sandboxed.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -20,7 +20,7 @@ use super::{MISUSED, adopt_pipe, errno, number};
 use crate::message::{HEADER, Stage, Start};
 use crate::process_sandbox;
 
-/// Added to the server's badness, so that a machine out of memory takes it before the gateway.
+/// Added to the server's OOM score, so that the kernel kills it before the gateway.
 const OOM_ADJUSTMENT: i32 = 500;
 
 pub(super) fn become_server(args: &[OsString]) -> i32 {
@@ -28,7 +28,7 @@ pub(super) fn become_server(args: &[OsString]) -> i32 {
     let (Some(order), Some(status)) = (number(order), number(status)) else { return MISUSED };
     let Some(parent) = number(parent) else { return MISUSED };
     let Ok(mut status) = adopt_pipe(status, true) else { return MISUSED };
-    // First of all: the shim waits until it is taken.
+    // First of all: the shim waits until it is read.
     let start = match adopt_pipe(order, false).and_then(read_start) {
         Ok(start) => start,
         Err(error) => return tell(&mut status, Stage::Shim, &error),
@@ -41,7 +41,7 @@ pub(super) fn become_server(args: &[OsString]) -> i32 {
     }
     // The shim blocks signals and a mask survives exec; the server starts with none blocked.
     SigSet::empty().thread_set_mask().ok();
-    // A dump of a server's memory would hold its secrets and fill the disk.
+    // A core dump would contain the server's secrets and fill the disk.
     setrlimit(Resource::RLIMIT_CORE, 0, 0).ok();
     offer_to_the_oom_killer();
     if let Some(cwd) = start.cwd.as_deref().filter(|cwd| !cwd.as_os_str().is_empty())
@@ -49,27 +49,26 @@ pub(super) fn become_server(args: &[OsString]) -> i32 {
     {
         return tell(&mut status, Stage::Directory, &error);
     }
-    // Last of all: what was done before may need what is given up here.
+    // Last of all: the steps before may need what is given up here.
     if let Some(sandbox_policy) = &start.sandbox_policy
         && let Err(error) = process_sandbox::enforce(sandbox_policy)
     {
         return tell(&mut status, Stage::Sandbox, &error);
     }
     let mut server = Command::new(start.program);
-    // Looked up in the `PATH` of these variables.
+    // Searched in the `PATH` of these variables.
     let error = server.args(start.args).env_clear().envs(start.env).exec();
     tell(&mut status, Stage::Exec, &error)
 }
 
-/// The one order on the pipe.
 fn read_start(mut pipe: File) -> io::Result<Start> {
     let mut first = [0; HEADER];
     pipe.read_exact(&mut first)?;
     Start::read_behind(first, pipe)
 }
 
-/// Asks the kernel to kill the server when the shim dies: the second line, for a shim that was itself
-/// killed. The parent may have died before the asking, which the second look finds out.
+/// Asks the kernel to kill the server when the shim dies: a second line of defence, for a shim that was itself
+/// killed. The parent may have died before this call, which the second check finds out.
 #[cfg(target_os = "linux")]
 fn die_with_parent(parent: i32) -> bool {
     let asked = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);

@@ -1,6 +1,6 @@
-//! The stage that stays: starts the server, adopts and reaps its descendants, and ends them all.
+//! The stage that stays: starts the server, adopts and reaps its descendants, and kills them all.
 //! Owns: the event loop of the shim.      Never: ends while anything below it lives, unless killed.
-//! In: orders, the socket's end, the ends of children.  Out: reports; signals.
+//! In: orders, the end of the socket, exits of children.  Out: reports; signals.
 //! Tests: `tests/it/`.
 
 use std::fs::File;
@@ -22,19 +22,19 @@ use nix::unistd::{Pid, setsid};
 
 use super::ends::{ChildEnds, has_no_child};
 use super::kill::{KillScope, Look};
-use super::kill_interval::{KILL_ROUND, KillInterval};
+use super::kill_interval::{KillInterval, MIN_KILL_INTERVAL};
 use super::{CLEAN, EXEC, MISUSED, Reexec, close_inherited, control, errno, failed, raw, report};
 use crate::message::{HEADER, Order, Report, Stage, Start, header};
 
-/// Between the news that somebody ended and reaping them, while everything is being killed. The last thread of a
-/// process tells of its end before it has taken its own entries out of `/proc`; reaped in that moment, the kernel
-/// waits for it, spinning on a processor that all the other deaths need.
+/// The delay between an exit and reaping it, while everything is being killed. The last thread of a
+/// process reports its exit before it has removed its own entries from `/proc`; if reaped in that moment, the kernel
+/// spins on a core that all the other exits need.
 const SETTLING: Duration = Duration::from_millis(1);
 
 /// The `hold` stage: the shim without a namespace.
 pub(super) fn hold(reexec: &Reexec) -> i32 {
     close_inherited();
-    // Out of the terminal's reach, and out of the gateway's session.
+    // Away from the terminal, and out of the gateway's session.
     setsid().ok();
     adopt_orphans();
     keep(reexec, KillScope::Plain)
@@ -56,7 +56,7 @@ fn adopt_orphans() {}
 /// Runs the server named by the first order and stays until nothing of it is left.
 pub(super) fn keep(reexec: &Reexec, kill_scope: KillScope) -> i32 {
     let Ok(control) = control() else { return MISUSED };
-    // Nothing but the socket moves the shim; a blocked signal is also how the ends of children are
+    // Only the socket drives the shim; blocked signals are also how exits of children are
     // read from a descriptor.
     SigSet::all().thread_block().ok();
     let child_ends = ChildEnds::new();
@@ -89,7 +89,7 @@ pub(super) fn keep(reexec: &Reexec, kill_scope: KillScope) -> i32 {
 struct Begin {
     start: Start,
     stdin: File,
-    /// Ends with the gateway; not there where the system cannot have it end any sooner than the control socket.
+    /// Closes with the gateway; none where it could not close any sooner than the control socket.
     lifeline: Option<File>,
 }
 
@@ -114,8 +114,8 @@ fn receive_start(mut control: &UnixStream) -> io::Result<Begin> {
     Ok(Begin { start: Start::read_behind(first, control)?, stdin, lifeline })
 }
 
-/// Starts the last stage with the server's own streams and tells it what to run. Our copies of the streams end with
-/// this function, so that the pipes have the gateway and the server at their ends and nobody else.
+/// Starts the last stage with the server's own streams and sends it what to run. Our copies of the streams are closed with
+/// this function, so that only the gateway and the server hold the pipes.
 fn launch(
     reexec: &Reexec,
     start: Start,
@@ -136,9 +136,9 @@ fn launch(
         .stdout(stdout)
         .stderr(stderr);
     let mut leader = command.spawn()?;
-    // A stage that ended must not leave us waiting for ourselves to read.
+    // If the stage ended, we must not wait for our own end of the pipe.
     drop(order);
-    // May be longer than a pipe holds: the stage does nothing else before it has read all of it.
+    // May be longer than a pipe holds: the stage reads all of it before anything else.
     if let Err(error) = ordered.write_all(&Order::Start(start).encode()) {
         leader.kill().ok();
         leader.wait().ok();
@@ -155,7 +155,7 @@ struct Keeper {
     /// Open until the last stage became the server or failed to.
     status: Option<PipeReader>,
     inbox: Vec<u8>,
-    /// Whether the leader was reaped, after which its pid means nothing.
+    /// Whether the leader was reaped, after which its pid may be reused.
     ended: bool,
 }
 
@@ -203,7 +203,7 @@ impl Keeper {
         }
     }
 
-    /// Learns how the last stage went: silence means it became the server.
+    /// Reads how the last stage went: end of file means it became the server.
     fn read_status(&mut self) {
         let Some(mut status) = self.status.take() else { return };
         let mut told = Vec::new();
@@ -220,14 +220,14 @@ impl Keeper {
             (Ok(_), None) => Report::Failed { stage: Stage::Shim, errno: nix::libc::EIO },
         };
         if matches!(outcome, Report::Failed { .. }) {
-            // Its end is no news to anyone: it never was the server.
+            // Its exit is not reported: it never was the server.
             self.leader.wait().ok();
             self.ended = true;
         }
         report(&self.control, outcome);
     }
 
-    /// Reaps whoever ended. True when there is no child left: then there is no descendant either,
+    /// Reaps exited children. True when there is no child left: then there is no descendant either,
     /// because we would have inherited it.
     fn reap_is_empty(&mut self) -> bool {
         if !self.ended
@@ -238,7 +238,7 @@ impl Keeper {
         loop {
             match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::StillAlive) => return false,
-                // The leader may end between the two questions.
+                // The leader may exit between the two calls.
                 Ok(WaitStatus::Exited(pid, code)) if self.is_leader(pid) => {
                     self.leader_ended(ExitStatus::from_raw(code << 8));
                 }
@@ -246,7 +246,7 @@ impl Keeper {
                     self.leader_ended(ExitStatus::from_raw(signal as i32));
                 }
                 Ok(_) | Err(Errno::EINTR) => {}
-                // Somebody ended by a signal without a name here; was it the leader?
+                // A child ended by a signal without a name here; was it the leader?
                 Err(Errno::EINVAL) if !self.ended && kill(self.leader_pid(), None).is_err() => {
                     self.ended = true;
                     report(&self.control, Report::Exited { code: None, signal: None });
@@ -258,7 +258,7 @@ impl Keeper {
     }
 
     fn leader_ended(&mut self, status: ExitStatus) {
-        // What it told before it ended comes first.
+        // What it reported before it exited comes first.
         if self.status.is_some() {
             self.ended = true;
             self.read_status();
@@ -275,8 +275,8 @@ impl Keeper {
         Pid::from_raw(self.leader.id().cast_signed())
     }
 
-    /// Carries out what arrived. False when everything has to go: by order, or because nobody is
-    /// left to give one.
+    /// Carries out the received orders. False when everything has to be killed: by order, or because
+    /// the gateway is gone.
     fn obey(&mut self) -> bool {
         let mut chunk = [0; 256];
         loop {
@@ -320,9 +320,9 @@ impl Keeper {
 
     fn kill_until_empty(&mut self, child_ends: &ChildEnds) -> i32 {
         if !self.ended && self.kill_scope == KillScope::Plain {
-            // The leader's own group needs no look at the tree, and most servers are no more than that.
+            // The leader's own group needs no read of the tree, and most servers are no more than that.
             killpg(self.leader_pid(), Signal::SIGKILL).ok();
-            if self.is_empty_within(KILL_ROUND, child_ends) {
+            if self.is_empty_within(MIN_KILL_INTERVAL, child_ends) {
                 return CLEAN;
             }
         }
@@ -337,7 +337,7 @@ impl Keeper {
         }
     }
 
-    /// Reaps whoever ends within `pause`; true as soon as nobody is left.
+    /// Reaps children that exit within `pause`; true as soon as none is left.
     fn is_empty_within(&mut self, pause: Duration, child_ends: &ChildEnds) -> bool {
         let next = Instant::now() + pause;
         loop {
@@ -349,8 +349,8 @@ impl Keeper {
                 return false;
             }
             let mut watched: Vec<PollFd<'_>> = child_ends.poll_fd().into_iter().collect();
-            // Rounded up: a wait of no time at all would make the pause a spin.
-            let left = left.max(KILL_ROUND / 2);
+            // Rounded up: a timeout of zero would make this a busy loop.
+            let left = left.max(MIN_KILL_INTERVAL / 2);
             poll(&mut watched, PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO)).ok();
             thread::sleep(SETTLING);
             child_ends.clear();

@@ -1,6 +1,6 @@
 //! Signals to a whole container.
-//! Owns: who is meant.      Never: signals anything outside the container.
-//! In: the ground the shim stands on.  Out: signals.
+//! Owns: which processes belong to it.      Never: signals anything outside the container.
+//! In: how the container is separated.  Out: signals.
 //! Tests: `tests/it/containment.rs`.
 
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ pub(super) enum KillScope {
     Namespace,
 }
 
-/// How the tree is read: every shim of a gateway that was killed does it in the same moment.
+/// How the tree is read: after a gateway was killed, all its shims do it at the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Look {
     /// Only where descendants usually are.
@@ -40,8 +40,8 @@ impl KillScope {
         }
     }
 
-    /// Kills every process but the shim, as far as they exist now, and says who they were. What forks
-    /// meanwhile is found by calling this again; whole groups go first because no fork slips through that.
+    /// Kills every current process but the shim, and returns which. New forks
+    /// are found by calling this again; whole groups go first because no fork escapes that.
     pub(super) fn kill_all(self, leader: Option<Pid>, look: Look) -> BTreeSet<Pid> {
         if self.is_alone() {
             kill(Pid::from_raw(-1), Signal::SIGKILL).ok();
@@ -60,16 +60,16 @@ impl KillScope {
         all.into_iter().collect()
     }
 
-    /// Where orphans do not come to the shim, "no child left" says nothing of the others in the leader's
-    /// group; they go with it.
+    /// Where orphans are not reparented to the shim, "no child left" says nothing of the others in the leader's
+    /// group; they are killed with it.
     pub(super) fn kill_strays(self, leader: Pid) {
         if cfg!(not(target_os = "linux")) {
             killpg(leader, Signal::SIGKILL).ok();
         }
     }
 
-    /// Whether "everyone" means the namespace and nothing else. The pid is asked for again because
-    /// the same call outside a namespace would end every process of the user.
+    /// Whether "all processes" means only the namespace. The pid is checked again because
+    /// the same call outside a namespace would kill every process of the user.
     fn is_alone(self) -> bool {
         self == KillScope::Namespace && getpid().as_raw() == 1
     }

@@ -1,5 +1,5 @@
 //! The stages that give a server its own process and mount namespace.
-//! Owns: the way in.      Never: hides files, changes who the server is, grants it anything.
+//! Owns: entering it.      Never: hides files, changes who the server is, grants it anything.
 //! In: the control socket, unread, as stdin.  Out: `Born` and then the init of the namespace, or `Failed`.
 //! Tests: `tests/it/containment.rs`, as root and as an ordinary user.
 //!
@@ -99,7 +99,7 @@ fn become_user(user: &OsString, group: &OsString) -> io::Result<()> {
 
 /// Writes the maps of a new user namespace: one id inside for one id outside.
 fn map(user: u32, outer_user: u32, group: u32, outer_group: u32) -> io::Result<()> {
-    // The kernel wants this given up before an ordinary user may map groups.
+    // The kernel requires this before an ordinary user may map groups.
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{user} {outer_user} 1"))?;
     fs::write("/proc/self/gid_map", format!("{group} {outer_group} 1"))

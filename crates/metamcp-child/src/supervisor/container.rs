@@ -1,6 +1,6 @@
-//! One container as the gateway sees it, from the first order to the burial.
-//! Owns: the control socket, the ladder under way, the last resort.      Never: blocks.
-//! In: readiness and time.  Out: orders to the shim; `Shared` state; a typed answer to whoever spawned.
+//! One container as the gateway sees it, from the first order until it is reaped.
+//! Owns: the control socket, the shutdown escalation, the last resort.      Never: blocks.
+//! In: readiness and time.  Out: orders to the shim; `Shared` state; a typed result for the caller of `spawn`.
 //! Tests: `tests/it/`.
 
 use std::io::{self, PipeReader, Read, Write};
@@ -34,21 +34,20 @@ use crate::stderr_tail::CAPACITY;
 /// costs the exit status: at 40 ms and a load of eleven on two cores, one in a few hundred was lost.
 const KILL_GRACE: Duration = Duration::from_millis(250);
 
-/// Between two reminders to a shim that does not say how the start went: its server may have run, and
+/// Interval of wake-ups to a shim that does not report how the start went: its server may have run, and
 /// stopped it, before it could.
-const NUDGE: Duration = Duration::from_millis(50);
+const WAKE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Between two looks at a container that is ending.
-const BURIAL_ROUND: Duration = Duration::from_millis(1);
+/// Poll interval of a container that is ending.
+const REAP_INTERVAL: Duration = Duration::from_millis(1);
 
-/// What a descriptor has news of.
+/// Which descriptor is ready.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Event {
     Control,
     Stderr,
 }
 
-/// A container.
 pub(super) struct Container {
     pub(super) id: u64,
     mode: Mode,
@@ -62,7 +61,7 @@ pub(super) struct Container {
     stderr: Option<PipeReader>,
     shared: Arc<Shared>,
     starting: Option<Starting>,
-    /// The pid of the server in the shim's eyes, until it could be announced.
+    /// The pid of the server as the shim sees it, until it is announced.
     started: Option<i32>,
     stopping: Option<Stopping>,
     kill_at: Option<Instant>,
@@ -71,14 +70,14 @@ pub(super) struct Container {
     end: End,
 }
 
-/// A start that nobody knows the outcome of yet.
+/// A start whose outcome is not known yet.
 struct Starting {
     start: Start,
     reply: Reply,
     pipes: Pipes,
 }
 
-/// A ladder under way.
+/// An escalation in progress.
 struct Stopping {
     escalation: Escalation,
     since: Instant,
@@ -88,10 +87,10 @@ struct Stopping {
 enum End {
     /// The shim may still live.
     NotYet,
-    /// The shim was killed; its orphans are being looked for.
+    /// The shim was killed; its orphans are being searched for.
     Sweeping,
     /// Nothing is left.
-    Buried,
+    Reaped,
 }
 
 impl Container {
@@ -124,7 +123,7 @@ impl Container {
             started: None,
             stopping: None,
             kill_at: None,
-            nudge_at: Instant::now() + NUDGE,
+            nudge_at: Instant::now() + WAKE_INTERVAL,
             first_stage_reaped: false,
             end: End::NotYet,
         })
@@ -139,17 +138,17 @@ impl Container {
     }
 
     pub(super) fn is_buried(&self) -> bool {
-        self.end == End::Buried
+        self.end == End::Reaped
     }
 
-    /// Begins a ladder; one that is under way goes on.
+    /// Begins an escalation; one in progress goes on.
     pub(super) fn stop(&mut self, escalation: Escalation) {
         if self.stopping.is_none() {
             self.stopping = Some(Stopping { escalation, since: Instant::now() });
         }
     }
 
-    /// Kills, whatever ladder is under way.
+    /// Kills, whatever escalation is in progress.
     pub(super) fn kill(&mut self) {
         if self.kill_at.is_none() {
             self.stopping =
@@ -157,18 +156,18 @@ impl Container {
         }
     }
 
-    /// Does what is due and says when to be called again.
+    /// Does what is due and returns when to be called again.
     pub(super) fn tick(&mut self, now: Instant) -> Option<Duration> {
         if self.control.is_none() {
-            self.bury();
-            return Some(BURIAL_ROUND);
+            self.reap();
+            return Some(REAP_INTERVAL);
         }
         let next_step = self.descend(now);
         let last_resort = self.kill_at.map(|at| {
             let left = (at + KILL_GRACE).saturating_duration_since(now);
             if left.is_zero() {
                 self.kill_keeper();
-                return BURIAL_ROUND;
+                return REAP_INTERVAL;
             }
             left
         });
@@ -176,19 +175,19 @@ impl Container {
         waits.into_iter().flatten().min()
     }
 
-    /// The stage that made a namespace ends right after it said so, and must not stay as a corpse.
+    /// The stage that made a namespace ends right after its report, and must be reaped.
     fn reap_first_stage(&mut self) -> Option<Duration> {
         if self.mode == Mode::Plain || self.keeper.is_none() || self.first_stage_reaped {
             return None;
         }
         self.first_stage_reaped = !matches!(self.shim.try_wait(), Ok(None));
-        (!self.first_stage_reaped).then_some(BURIAL_ROUND)
+        (!self.first_stage_reaped).then_some(REAP_INTERVAL)
     }
 
     fn nudge(&mut self, now: Instant) -> Option<Duration> {
         self.starting.as_ref()?;
         if now >= self.nudge_at {
-            self.nudge_at = now + NUDGE;
+            self.nudge_at = now + WAKE_INTERVAL;
             self.wake_keeper();
         }
         Some(self.nudge_at - now)
@@ -224,7 +223,7 @@ impl Container {
 
     fn order(&self, order: &Order) {
         if let Some(mut control) = self.control.as_ref() {
-            // A shim that does not read is dealt with when killing is due.
+            // A shim that does not read is handled when killing is due.
             control.write_all(&order.encode()).ok();
         }
         self.wake_keeper();
@@ -252,7 +251,7 @@ impl Container {
         }
     }
 
-    /// Takes in what is on stderr now, and no more than is kept of it: others of the container may go on writing.
+    /// Reads what is on stderr now, up to the size of the tail: other processes of the container may go on writing.
     fn read_rest_of_stderr(&mut self) {
         let (mut rest, mut left) = ([0; 4096], CAPACITY);
         while left > 0
@@ -264,7 +263,7 @@ impl Container {
         }
     }
 
-    /// Takes in what the shim reports. Gives back the start if it is to be tried without a namespace.
+    /// Reads the shim's reports. Returns the start if it is to be retried without a namespace.
     pub(super) fn read_control(
         &mut self,
         tier: &Mutex<Tier>,
@@ -289,7 +288,7 @@ impl Container {
             match Report::take(&mut self.inbox) {
                 Ok(Some(report)) => retry = retry.or(self.hear(report, tier, containment)),
                 Ok(None) => break,
-                // Not our shim's words any more: end it all.
+                // Not a message of our shim: kill everything.
                 Err(_) => {
                     self.inbox.clear();
                     self.kill();
@@ -311,7 +310,7 @@ impl Container {
             Report::Started { pid } => self.started = Some(pid),
             Report::Exited { code, signal } => {
                 self.announce(tier);
-                // Its last words are there already, and who hears of its end asks for them.
+                // The stderr tail is read first: whoever sees the exit will ask for it.
                 self.read_rest_of_stderr();
                 self.shared.state.send_modify(|state| state.exit = Some(Exit { code, signal }));
                 return None;
@@ -324,7 +323,7 @@ impl Container {
         None
     }
 
-    /// Tells whoever spawned that the server runs.
+    /// Reports to the caller of `spawn` that the server runs.
     fn announce(&mut self, tier: &Mutex<Tier>) {
         let Some(Starting { reply, pipes, .. }) = self.starting.take() else { return };
         let keeper = self.keeper.map_or(0, Pid::as_raw);
@@ -364,12 +363,12 @@ impl Container {
         let Starting { start, reply, .. } = self.starting.take()?;
         let source = io::Error::from_raw_os_error(errno);
         if stage.is_isolation() && containment == Containment::Auto {
-            // What worked before fails for want of something now; only this child does without.
+            // What worked before fails for lack of a resource now; only this child does without.
             if known(tier) == Tier::Untried {
                 let because = format!("{}: {source}", stage.words());
                 set(tier, Tier::Shim { because: Some(because) });
             }
-            // What is left of this attempt belongs to nobody.
+            // The rest of this attempt has no owner.
             let id = std::mem::take(&mut self.id);
             let shared = std::mem::take(&mut self.shared);
             return Some(Retry { id, start, shared, reply });
@@ -378,20 +377,20 @@ impl Container {
         None
     }
 
-    /// After the lifeline closed: waits for the shim to be gone, and for all it left.
-    fn bury(&mut self) {
+    /// After the lifeline closed: waits until the shim and everything it left are gone.
+    fn reap(&mut self) {
         if self.end == End::NotYet {
             match self.shim_end() {
                 None => return,
-                Some(Ended::Clean) => self.end = End::Buried,
+                Some(Ended::Clean) => self.end = End::Reaped,
                 Some(Ended::Killed) => self.end = End::Sweeping,
             }
             sweep::shim_is_buried(self.shim.id().cast_signed());
         }
         if self.end == End::Sweeping && sweep::sweep(self.shim_started) {
-            self.end = End::Buried;
+            self.end = End::Reaped;
         }
-        if self.end != End::Buried {
+        if self.end != End::Reaped {
             return;
         }
         self.read_rest_of_stderr();
@@ -413,7 +412,7 @@ impl Container {
             return Some(clean);
         }
         match self.keeper.map(|init| waitpid(init, Some(WaitPidFlag::WNOHANG))) {
-            // It never came to a namespace.
+            // It never got to a namespace.
             None => Some(clean),
             Some(Ok(WaitStatus::StillAlive) | Err(Errno::EINTR)) => None,
             Some(Ok(_)) => Some(Ended::Clean),
@@ -430,7 +429,7 @@ enum Ended {
     Killed,
 }
 
-/// Whoever waits must hear of the end, also when it is the supervisor's own.
+/// Waiters must learn of the end, also when it is the supervisor's own.
 impl Drop for Container {
     fn drop(&mut self) {
         self.shared.keeper.store(0, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! Starting one shim.
 //! Owns: the four descriptors a shim begins with.      Never: waits for it.
-//! In: what to run and how to hold it.  Out: a process, our ends of its pipes, the control socket.
+//! In: what to run and how to contain it.  Out: a process, our ends of its pipes, the control socket.
 //! Tests: `tests/it/children.rs`.
 
 use std::io::{self, IoSlice, PipeReader, PipeWriter, Write};
@@ -20,11 +20,11 @@ use crate::shim;
 use crate::spawner::Shared;
 use crate::spec::ShimCommand;
 
-/// How long the first order may take to hand over. A shim that does not read for this long is broken,
+/// Timeout of the first order. A shim that does not read for this long is broken,
 /// and the thread has others to serve.
-const HANDOVER: Duration = Duration::from_secs(5);
+const FIRST_ORDER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How a child is to be held.
+/// How a child is to be contained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     /// By a shim alone.
@@ -71,7 +71,7 @@ pub(super) fn launch(way: &Way<'_>, start: &Start) -> io::Result<Launched> {
         Mode::Isolated { user: false } => &[shim::ISOLATE],
         Mode::Isolated { user: true } => &[shim::ISOLATE, shim::USER],
     };
-    // Nothing of the environment: what the server gets travels over the socket.
+    // An empty environment: the server's variables are sent over the socket.
     let mut command = Command::new(&way.own.program);
     command
         .arg0(shim::NAME)
@@ -84,8 +84,8 @@ pub(super) fn launch(way: &Way<'_>, start: &Start) -> io::Result<Launched> {
     let process = sweep::start_shim(&mut command)?;
     // It holds our copies of their ends.
     drop(command);
-    // Errors from here on are not fatal: the shim is there, and what goes wrong with it will be heard
-    // of by its socket.
+    // Errors from here on are not fatal: the shim is running, and any problem will show
+    // on its socket.
     hand_over(&control, &their_stdin, way.lifeline, start).ok();
     control.set_nonblocking(true).ok();
     Ok(Launched { shim: process, control, stdin, stdout, stderr })
@@ -100,7 +100,7 @@ fn hand_over(
     lifeline: Option<&PipeReader>,
     start: &Start,
 ) -> io::Result<()> {
-    control.set_write_timeout(Some(HANDOVER))?;
+    control.set_write_timeout(Some(FIRST_ORDER_TIMEOUT))?;
     let frame = Order::Start(start.clone()).encode();
     let (header, body) = frame.split_at(HEADER);
     let rights: Vec<RawFd> =

@@ -1,11 +1,11 @@
-//! A pipe that ends with this process, and before the rest of it.
-//! Owns: one sleeping thread.      Never: writes to the pipe; its end is the message.
+//! A pipe that closes with this process, and before the rest of it.
+//! Owns: one sleeping thread.      Never: writes to the pipe; closing it is the message.
 //! In: nothing.  Out: the end that every shim watches.
 //! Tests: below; `metamcp/tests/promises/kill.rs`.
 //!
-//! A killed process closes its descriptors only after the last of its threads has given back all memory, which takes
-//! milliseconds of a processor that twenty servers may be busy on. A thread with a descriptor table of its own gives
-//! that table back as it ends, and it has nothing else to do.
+//! A killed process closes its descriptors only after the last of its threads has freed all memory, which takes
+//! milliseconds of a core that twenty servers may be busy on. A thread with its own descriptor table frees
+//! that table as it ends, and it has nothing else to do.
 
 use std::io::{self, PipeReader};
 #[cfg(target_os = "linux")]
@@ -31,7 +31,7 @@ pub(super) struct Lifeline {
 
 #[cfg(target_os = "linux")]
 impl Lifeline {
-    /// Nothing where the system does not let a thread have its own descriptors; the control sockets say the same, later.
+    /// Nothing where the system does not allow a thread its own descriptors; the control sockets do the same, later.
     pub(super) fn start() -> io::Result<Option<Lifeline>> {
         let (reader, writer) = io::pipe()?;
         let (held, until) = mpsc::channel();
@@ -48,14 +48,14 @@ impl Lifeline {
     }
 }
 
-/// Keeps one descriptor and nothing else until the other side lets go or the process ends.
+/// Holds one descriptor and nothing else until the other side lets go or the process ends.
 #[cfg(target_os = "linux")]
 fn hold(number: RawFd, tell: &Sender<()>, until: &Receiver<()>) {
     use nix::sched::{CloneFlags, unshare};
     if unshare(CloneFlags::CLONE_FILES).is_err() {
         return;
     }
-    // Copies kept here would hide the ends of other streams from whoever waits for them.
+    // Copies held here would hide the end of other streams from their readers.
     let Ok(listed) = fs::read_dir("/proc/thread-self/fd") else { return };
     let listed: Vec<RawFd> = listed
         .flatten()

@@ -1,4 +1,4 @@
-//! From a failed stage and an error number to a fact the caller can act on.
+//! From a failed stage and an error number to an error the caller can act on.
 //! Owns: the meaning of error numbers.      Never: guesses beyond them.
 //! In: a stage, a number, what was to be started.  Out: a `SpawnError`.
 //! Tests: `tests/it/children.rs`.
@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use crate::message::{Stage, Start};
 use crate::spec::SpawnError;
 
-/// What a shim's report of a failed start means to whoever asked for it.
+/// The error for a shim's report of a failed start.
 pub(super) fn start_error(stage: Stage, errno: i32, start: Start) -> SpawnError {
     use nix::libc::{E2BIG, EACCES, EINVAL, EISDIR, ENOENT, ENOEXEC, ENOTDIR, EPERM};
     let source = io::Error::from_raw_os_error(errno);
@@ -24,7 +24,7 @@ pub(super) fn start_error(stage: Stage, errno: i32, start: Start) -> SpawnError 
         Stage::Shim => SpawnError::Shim { source },
         Stage::Exec => match errno {
             ENOENT | ENOTDIR => SpawnError::NotFound { program },
-            // A directory of `PATH` that may not be searched hides that the program is in none of them.
+            // A directory of `PATH` without search permission hides that the program is in none of them.
             EACCES if !is_anywhere(&program, &env) => SpawnError::NotFound { program },
             EACCES | EPERM | ENOEXEC | EISDIR => SpawnError::NotExecutable { program, source },
             EINVAL | E2BIG => SpawnError::BadCommand { source },
@@ -33,7 +33,7 @@ pub(super) fn start_error(stage: Stage, errno: i32, start: Start) -> SpawnError 
     }
 }
 
-/// Whether a program is a file: at its path, or under its name in a directory of `PATH`.
+/// Whether a program exists: at its path, or under its name in a directory of `PATH`.
 fn is_anywhere(program: &OsStr, env: &[(OsString, OsString)]) -> bool {
     if program.as_bytes().contains(&b'/') {
         return true;

@@ -1,6 +1,6 @@
-//! What a killed shim leaves behind: its descendants become ours, and end here.
-//! Owns: telling such orphans from everything else this process may have started.      Never: waits.
-//! In: which shims are alive.  Out: SIGKILL and burial, one round per call.
+//! Orphans of a killed shim: they become our children, and are killed here.
+//! Owns: distinguishing such orphans from other children of this process.      Never: waits.
+//! In: which shims are alive.  Out: SIGKILL and reaping, one pass per call.
 //! Tests: `tests/it/containment.rs`.
 
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ pub(super) fn adopt_orphans() {
     nix::sys::prctl::set_child_subreaper(true).ok();
 }
 
-/// Starts a shim and notes it as living, in one step as far as any sweep can see: another supervisor's
+/// Starts a shim and records it as alive, atomically for any sweep: another supervisor's
 /// sweep between the two would take the shim for an orphan.
 pub(super) fn start_shim(command: &mut Command) -> io::Result<Child> {
     let mut sessions = sessions();
@@ -37,7 +37,7 @@ pub(super) fn shim_is_buried(pid: i32) {
     sessions().remove(&pid);
 }
 
-/// Kills and reaps what dead shims left, and says whether nothing was found.
+/// Kills and reaps what dead shims left, and returns whether nothing was found.
 ///
 /// An orphan of a container is never in our session, because the last stage before the server makes
 /// a new one and no process can enter a session that exists. What this process starts otherwise is in

@@ -21,7 +21,7 @@ async fn bytes_go_both_ways_and_the_end_of_input_is_seen() {
 }
 
 #[tokio::test]
-async fn code_and_signal_are_told() {
+async fn exit_code_and_signal_are_reported() {
     for containment in BOTH {
         let spawner = spawner(containment);
         for (script, code, signal) in [
@@ -70,7 +70,7 @@ async fn a_command_that_cannot_be_expressed_is_refused() {
 }
 
 #[tokio::test]
-async fn stderr_is_kept_and_never_blocks() {
+async fn stderr_is_captured_and_never_blocks() {
     for containment in BOTH {
         let spawner = spawner(containment);
         let child = spawn(&spawner, shell("echo one >&2; echo two >&2; exit 1")).await;

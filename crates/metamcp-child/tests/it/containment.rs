@@ -249,7 +249,7 @@ async fn automatic_containment_says_what_it_found() {
 }
 
 #[test]
-fn a_child_outlives_the_runtime_that_asked_for_it() {
+fn a_child_outlives_the_runtime_that_spawned_it() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for containment in BOTH {
         let mark = mark();

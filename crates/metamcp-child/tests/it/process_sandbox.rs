@@ -1,4 +1,4 @@
-//! What a server behind walls can reach, tried by a real process.
+//! What a sandboxed server can reach, tried by a real process.
 
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -113,6 +113,6 @@ async fn without_a_sandbox_it_does_not_start() {
         spawn(&spawner(Containment::Shim), behaviour(&["no-room-for-walls", words[0], words[1]]))
             .await;
     let said = String::from_utf8(rest(&child.stdout).await).unwrap();
-    assert_eq!(said, "without: started\nwith: cannot keep the child to its own files\n");
+    assert_eq!(said, "without: started\nwith: cannot sandbox the child\n");
     assert_eq!(std::fs::read_to_string(&mark).unwrap(), "without\n");
 }

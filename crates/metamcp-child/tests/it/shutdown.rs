@@ -1,4 +1,4 @@
-//! The ladder on servers that will not go.
+//! The shutdown escalation on servers that will not exit.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ async fn a_deaf_tree_is_killed_to_the_last_process() {
 }
 
 #[tokio::test]
-async fn a_child_that_heeds_nothing_is_asked_in_every_way_before_it_is_killed() {
+async fn a_child_that_ignores_signals_gets_the_whole_escalation() {
     for containment in BOTH {
         let script = "trap 'echo TERM >&2' TERM; trap 'echo INT >&2' INT; echo ready; \
                       read line || echo END >&2; while :; do sleep 0.01; done";

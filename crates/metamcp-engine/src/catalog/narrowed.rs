@@ -1,4 +1,4 @@
-//! A part of the catalog, as a snapshot of its own: who works with it cannot see the rest.
+//! A subset of the catalog as its own snapshot: its users cannot see the rest.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -9,17 +9,16 @@ use metamcp_search::search::{CachedTokenizer, Index, ServerIndex};
 
 use super::{Known, LazyIndex, Snapshot, about};
 
-/// A snapshot of a part of the catalog, and what it was made from: the next one is made from the difference.
+/// A snapshot of a subset, and what it was built from: the next one is built from the difference.
 #[derive(Debug, Clone)]
 pub struct Narrowed {
     from: Arc<Snapshot>,
-    /// The part.
     pub part: Arc<Snapshot>,
-    /// What its index is made of, when somebody searches it.
+    /// The parts of its index, built by the first search.
     parts: HashMap<ServerId, LazyPart>,
 }
 
-/// One server's part of an index, made when it is needed: calls need only know the tools.
+/// One server's part of an index, built when needed: calls need only the tools.
 type LazyPart = Arc<LazyLock<Arc<ServerIndex>, Box<dyn FnOnce() -> Arc<ServerIndex> + Send>>>;
 
 fn lazy(make: impl FnOnce() -> Arc<ServerIndex> + Send + 'static) -> LazyPart {
@@ -27,18 +26,16 @@ fn lazy(make: impl FnOnce() -> Arc<ServerIndex> + Send + 'static) -> LazyPart {
 }
 
 impl Narrowed {
-    /// Whether both are one.
     pub fn is(&self, other: &Narrowed) -> bool {
         Arc::ptr_eq(&self.part, &other.part)
     }
 
-    /// Whether it is made from this snapshot.
     pub fn is_of(&self, snapshot: &Arc<Snapshot>) -> bool {
         Arc::ptr_eq(&self.from, snapshot)
     }
 
-    /// The part of a snapshot that holds these servers and of them only the tools that `keep` is true of. Whatever did
-    /// not change since `before` is taken from there. Its generation moves only when the part changes.
+    /// The subset with these servers, and of them only the tools for which `keep` is true. What did not change since `before`
+    /// is reused. The generation changes only with the subset.
     pub fn of(
         from: &Arc<Snapshot>,
         servers: &[(ServerId, Arc<ServerConfig>)],
@@ -79,7 +76,7 @@ impl Narrowed {
                         same.then_some((kept, before.parts.get(id)?))
                     });
                     match (kept, from.index().server(&config.name)) {
-                        // What changed lies outside of this part.
+                        // The change is outside of this subset.
                         (Some((kept, part)), _) => {
                             parts.insert(*id, Arc::clone(part));
                             Known {

@@ -1,13 +1,13 @@
-//! The last known tools of each server, on disk: usable before a server has started, never authoritative.
+//! The schema cache: each server's last known tools on disk, usable before the server has started, never authoritative.
 //! Owns: `cache/<server>/schema.json`, its header, its quarantine; `index.bin` beside it.      Never: fails a start, trusts what it reads.
-//! In: a server's name and its tools.  Out: what was known last time, or a miss.
+//! In: a server's name and its tools.  Out: the tools of last time, or a miss.
 //! Tests: `schema_cache/tests.rs`.
 //!
 //! The file is one line of JSON, the header, and after it the tools as one `tools/list` result. The header
-//! carries what is shown before anything is parsed, and seals both itself and the body, so that no flipped
+//! contains what is shown before anything is parsed, and checksums of itself and the body, so that no flipped
 //! bit goes unnoticed. Gateways that share a home need no lock: each write replaces the whole file, and the
-//! last one wins. It also says what the server was started by, so that of two gateways with different servers
-//! of one name neither takes the other's tools for its own.
+//! last one wins. It also names the configuration it was made from, so that two gateways with different servers
+//! of one name never use each other's tools.
 
 mod format;
 mod part;
@@ -29,38 +29,37 @@ mod tests;
 /// Largest file read or written: twice the cap on a server's tools.
 pub const MAX_FILE_BYTES: u64 = 8 * 1024 * 1024;
 
-/// After this long a list is asked for again even if nothing says it changed.
+/// After this long a list is read again even if no change was announced.
 pub const TIME_TO_LIVE: Duration = Duration::from_secs(60 * 60);
 
-/// Caches of servers that are in no configuration go after this long: another gateway that shares the
-/// home may still know them.
+/// Caches of servers that are in no configuration are deleted after this long: another gateway with the same home may
+/// still use them.
 pub const KEEP_UNKNOWN: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// Damaged files kept for whoever wants to know what happened.
+/// Damaged files kept for diagnosis.
 const MAX_QUARANTINED: usize = 3;
 
 /// Temporary files older than this were left by a crash.
 const ABANDONED_MS: u64 = 60 * 60 * 1_000;
 
-/// Entries looked at in one directory.
+/// Entries read of one directory.
 const MAX_ENTRIES: usize = 10_000;
 
 const FILE: &str = "schema.json";
 const FOLDER: &str = "cache";
 
-/// Names that some system keeps for devices, whatever follows them.
+/// Device names on Windows, with any extension.
 const RESERVED: [&str; 4] = ["con", "prn", "aux", "nul"];
-/// The same with a number behind them.
+/// The same followed by a digit.
 const NUMBERED: [&str; 2] = ["com", "lpt"];
-/// Longest name that is a folder's as it is.
+/// Longest server name used as a folder name unchanged.
 const MAX_PLAIN: usize = 64;
 
-/// Whose cache: the name in the configuration, and what is started or reached under it.
+/// The cache key: the name in the configuration, and what is started or reached under it.
 #[derive(Debug, Clone, Copy)]
 pub struct Server<'a> {
-    /// The server's key in the configuration.
     pub name: &'a str,
-    /// A digest of its command or address; without it, whatever lies under the name is meant.
+    /// A digest of its command or address; without it, any entry under the name matches.
     pub made_by: Option<&'a str>,
 }
 
@@ -76,13 +75,13 @@ impl<'a> From<&'a String> for Server<'a> {
     }
 }
 
-/// A server's folder: its name where that is plain, else something like it with a suffix of its own.
+/// The name of a server's folder: the server's name if that is safe, else a similar one with a unique suffix.
 pub fn folder_name(server: &str) -> String {
     if is_plain(server) { server.to_owned() } else { component(server) }
 }
 
-/// Whether a name can be a folder's on every system, and no other server's folder can be the same: file systems may fold
-/// capitals, some names are devices, and what looks like one with a suffix may be that.
+/// Whether a name is a valid folder name on every system and cannot collide with another server's: file systems may ignore
+/// case, some names are devices, and a name may look like one with a suffix.
 fn is_plain(name: &str) -> bool {
     let is_usual = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_' || c == b'-';
     let is_device = RESERVED.contains(&name)
@@ -98,24 +97,20 @@ fn is_plain(name: &str) -> bool {
         && !is_component(name)
 }
 
-/// What a look into the cache found.
+/// The result of a cache lookup.
 #[derive(Debug)]
 pub enum Lookup<T> {
-    /// It was there and whole.
     Found(T),
-    /// Nothing, or something of another version.
+    /// No entry, or one of another version.
     Missing,
-    /// Damaged, and moved out of the way.
+    /// Damaged, and moved aside.
     Quarantined {
-        /// Where it is now.
         to: PathBuf,
-        /// What is wrong with it.
         reason: String,
     },
 }
 
 impl<T> Lookup<T> {
-    /// What was found, if anything.
     pub fn found(self) -> Option<T> {
         match self {
             Lookup::Found(value) => Some(value),
@@ -124,42 +119,31 @@ impl<T> Lookup<T> {
     }
 }
 
-/// What a write did.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
-    /// The file already said all that.
     Unchanged,
-    /// The file is new.
     Replaced,
 }
 
-/// Why the cache could not be read or written. The gateway goes on without it.
+/// Why the cache could not be read or written. The gateway works without it.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
-    /// A file or directory is not usable.
     #[error("the schema cache of {server} cannot be used")]
     File {
-        /// Whose cache.
         server: String,
-        /// What is wrong.
         #[source]
         source: FileError,
     },
-    /// The tools do not fit.
-    #[error("the tools of {server} need {bytes} bytes, more than the cache holds")]
-    TooLarge {
-        /// Whose tools.
-        server: String,
-        /// Their size.
-        bytes: usize,
-    },
+    #[error("the tools of {server} need {bytes} bytes, more than the cache accepts")]
+    TooLarge { server: String, bytes: usize },
 }
 
 /// The cache under one home.
 #[derive(Debug, Clone)]
 pub struct SchemaCache {
     home: PathBuf,
-    /// Its folder, for as long as many files are read in a row.
+    /// Its folder, while many files are read in a row.
     open: Option<Arc<Directory>>,
 }
 
@@ -169,8 +153,8 @@ impl SchemaCache {
         Self { home: home.to_owned(), open: None }
     }
 
-    /// The same with its folder open, so that each of many reads need not come from the root. Not to be kept: a folder
-    /// that takes the place of this one is not seen.
+    /// The same with its folder open, so that many reads need not resolve the path each time. For short use: a folder that
+    /// replaces this one is not noticed.
     #[must_use]
     pub fn opened(&self) -> Self {
         Self { home: self.home.clone(), open: self.folder().ok().flatten() }
@@ -183,7 +167,7 @@ impl SchemaCache {
         now_ms: u64,
     ) -> Result<Lookup<Header>, CacheError> {
         let server = server.into();
-        self.look(server.name, now_ms, |opened| {
+        self.lookup(server.name, now_ms, |opened| {
             let start = opened.read_start(MAX_HEADER_BYTES)?;
             let size = opened.size;
             Ok(parse_header(&start, server).and_then(|(header, line)| header.for_size(line, size)))
@@ -197,10 +181,10 @@ impl SchemaCache {
         now_ms: u64,
     ) -> Result<Lookup<Cached>, CacheError> {
         let server = server.into();
-        self.look(server.name, now_ms, |opened| Ok(parse(&opened.read(MAX_FILE_BYTES)?, server)))
+        self.lookup(server.name, now_ms, |opened| Ok(parse(&opened.read(MAX_FILE_BYTES)?, server)))
     }
 
-    /// Writes the tools unless the cache holds exactly these. `era` is what the connection spoke.
+    /// Writes the tools unless they are cached already. `era` is the era of the connection.
     pub fn write_if_changed<'a>(
         &self,
         server: impl Into<Server<'a>>,
@@ -232,9 +216,9 @@ impl SchemaCache {
         replace().map(|()| Written::Replaced).map_err(|source| file_error(server.name, source))
     }
 
-    /// Removes caches of servers that are not `known` and that nobody wrote for `KEEP_UNKNOWN`, those of known ones under
-    /// the name that older versions gave their folder, and temporary files left by crashes. Returns how many servers'
-    /// caches went. Anything that does not look like ours stays.
+    /// Removes the caches of servers that are not `known` and were not written for `KEEP_UNKNOWN`, folders with the names of
+    /// older versions, and temporary files left by crashes. Returns the number of removed caches. Files that are not ours
+    /// stay.
     pub fn sweep(&self, known: &[&str], now_ms: u64) -> Result<usize, CacheError> {
         let all = |source| file_error("all servers", source);
         let Some(cache) = self.folder().map_err(all)? else { return Ok(0) };
@@ -250,7 +234,7 @@ impl SchemaCache {
             sweep_temporary(&folder, now_ms);
             let written = folder.modified_ms(FILE);
             let old = |ms: u64| u128::from(now_ms.saturating_sub(ms)) > KEEP_UNKNOWN.as_millis();
-            // A plain name without our file in it may be anybody's folder.
+            // A folder without our file in it may belong to somebody else.
             let is_old = written.map_or(!is_plain(&name), old);
             if known.contains(&name) || !(is_old || older.contains(&name)) {
                 continue;
@@ -259,7 +243,7 @@ impl SchemaCache {
                 if [FILE, part::FILE].contains(&entry.as_str())
                     || entry.starts_with(&quarantine_prefix(FILE))
                 {
-                    // A file that cannot be removed keeps its directory, which the next sweep tries again.
+                    // If a file cannot be removed, the next sweep tries again.
                     folder.remove(&entry).ok();
                 }
             }
@@ -274,13 +258,12 @@ impl SchemaCache {
         }
         let Some(home) = Directory::home(&self.home)? else { return Ok(None) };
         match home.inside(FOLDER) {
-            // A file in the place of the folder holds nothing; the next write moves it aside.
+            // A file in place of the folder is a miss; the next write moves it aside.
             Err(FileError::WrongKind { .. }) => Ok(None),
             other => Ok(other?.map(Arc::new)),
         }
     }
 
-    /// A server's folder, if it is there.
     fn server_folder(&self, server: &str) -> Result<Option<Directory>, FileError> {
         let Some(cache) = self.folder()? else { return Ok(None) };
         match cache.inside(&folder_name(server)) {
@@ -295,8 +278,8 @@ impl SchemaCache {
         directory_or_aside(&cache, &folder_name(server), now_ms)
     }
 
-    /// Opens the file, hands it to `read`, and moves it aside if it is damaged.
-    fn look<T>(
+    /// Opens the file, passes it to `read`, and quarantines it if it is damaged.
+    fn lookup<T>(
         &self,
         server: &str,
         now_ms: u64,
@@ -316,7 +299,7 @@ impl SchemaCache {
         };
         let damage = match read(&mut opened) {
             Ok(Ok(found)) => return Ok(Lookup::Found(found)),
-            Ok(Err(damage)) if damage.is_anothers => return Ok(Lookup::Missing),
+            Ok(Err(damage)) if damage.is_mismatch => return Ok(Lookup::Missing),
             Ok(Err(damage)) => damage,
             Err(FileError::TooLarge { cap, .. }) => Damage::new(format!("larger than {cap} bytes")),
             Err(error) => return Err(fail(error)),
@@ -325,7 +308,7 @@ impl SchemaCache {
     }
 }
 
-/// The folder, made if it is not there; a file in its place is moved aside, a link is refused.
+/// The folder, created if missing; a file in its place is moved aside, a symlink is refused.
 fn directory_or_aside(parent: &Directory, name: &str, now_ms: u64) -> Result<Directory, FileError> {
     match parent.inside_or_create(name) {
         Err(FileError::WrongKind { .. }) => {
@@ -336,7 +319,7 @@ fn directory_or_aside(parent: &Directory, name: &str, now_ms: u64) -> Result<Dir
     }
 }
 
-/// Moves a damaged entry aside, unless another gateway has replaced it in the meantime.
+/// Moves a damaged entry aside, unless another gateway has replaced it meanwhile.
 fn quarantine<T>(
     folder: &Directory,
     name: &str,
@@ -353,7 +336,7 @@ fn quarantine<T>(
     let kept: Vec<&String> =
         names.iter().filter(|entry| entry.starts_with(&quarantine_prefix(name))).collect();
     for old in kept.iter().rev().skip(MAX_QUARANTINED) {
-        // What cannot be removed, such as a full directory, stays; it is in nobody's way.
+        // What cannot be removed, such as a non-empty directory, may stay.
         folder.remove(old).ok();
     }
     Ok(Lookup::Quarantined { to: folder.path().join(aside), reason })

@@ -1,4 +1,4 @@
-//! What is published, and that a cache read by several threads is the cache.
+//! Published snapshots, and the cache read by several threads.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ fn found(catalog: &Catalog, query: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_cache_is_read_whole_and_without_what_is_damaged() {
+async fn a_cache_is_read_completely_except_for_damaged_entries() {
     let home = tempfile::tempdir().unwrap();
     let cache = SchemaCache::new(&home.path().join("home"));
     let servers = 70;
@@ -40,7 +40,7 @@ async fn a_cache_is_read_whole_and_without_what_is_damaged() {
         let tools = list(&[&format!("tool_{number}"), &format!("other_{number}")]);
         let config = ServerConfig::stdio(format!("server{number:03}"), "none", &[]);
         let made_by = fingerprint(&config);
-        cache.write_if_changed(whose(&config, &made_by), &tools, None, 1).unwrap();
+        cache.write_if_changed(cache_key(&config, &made_by), &tools, None, 1).unwrap();
     }
     let damaged = schema_cache::folder_name("server007");
     let file = home.path().join("home/cache").join(damaged).join("schema.json");
@@ -59,10 +59,10 @@ async fn a_cache_is_read_whole_and_without_what_is_damaged() {
     assert_eq!(found(&catalog, "tool_42").first().map(String::as_str), Some("server042:tool_42"));
 }
 
-/// What a start finds on disk: every hit of some questions to the last bit.
+/// What a start finds in the cache: every hit of some queries, bit for bit.
 async fn started(home: &Path, servers: u32) -> Vec<String> {
     let catalog = catalog(Some(SchemaCache::new(home)), servers);
-    // Here it returns only when everything is kept for the next one.
+    // Called directly, it returns only after everything is cached for the next start.
     catalog.load_now();
     catalog.loaded().await;
     let snapshot = catalog.snapshot();
@@ -75,7 +75,7 @@ async fn started(home: &Path, servers: u32) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn parts_of_the_index_are_kept_and_made_again_when_they_are_not_what_they_were() {
+async fn index_parts_are_cached_and_rebuilt_when_damaged_or_outdated() {
     let place = tempfile::tempdir().unwrap();
     let home = place.path().join("home");
     let part = |number: u32| {
@@ -92,7 +92,7 @@ async fn parts_of_the_index_are_kept_and_made_again_when_they_are_not_what_they_
     let expected = started(&home, 6).await;
     assert!(!expected.is_empty());
 
-    // Deleted, emptied, cut, changed in the middle, of another server, and a folder in its place.
+    // Deleted, emptied, truncated, changed in the middle, of another server, and a folder in its place.
     std::fs::remove_file(part(0)).unwrap();
     std::fs::write(part(1), b"").unwrap();
     std::fs::write(part(2), &kept[2][..kept[2].len() / 2]).unwrap();
@@ -112,7 +112,7 @@ async fn parts_of_the_index_are_kept_and_made_again_when_they_are_not_what_they_
     assert_eq!(started(&home, 6).await, expected);
     std::fs::remove_file(part(5)).unwrap();
     std::fs::create_dir(part(5)).unwrap();
-    assert_eq!(started(&home, 6).await, expected, "what cannot be kept is made each time");
+    assert_eq!(started(&home, 6).await, expected, "what cannot be cached is rebuilt each time");
 }
 
 #[tokio::test]
@@ -134,12 +134,12 @@ async fn an_older_list_does_not_replace_a_newer_one() {
 }
 
 #[tokio::test]
-async fn a_part_is_made_from_the_difference_and_moves_only_when_it_changes() {
+async fn a_subset_is_rebuilt_from_the_difference_and_only_when_it_changes() {
     let catalog = catalog(None, 2);
     let at = |seconds: u64| Moment::millis(1000 * seconds);
     let config =
         |number: u32| Arc::new(ServerConfig::stdio(format!("server{number:03}"), "none", &[]));
-    // Of the first server only what reads, nothing of the second.
+    // Of the first server only the reading tools, nothing of the second.
     let inside = [(ServerId(0), config(0))];
     let part = |before: Option<&Narrowed>| {
         let keep = |_: &ServerConfig, tool: &str| tool.starts_with("read");
@@ -156,7 +156,7 @@ async fn a_part_is_made_from_the_difference_and_moves_only_when_it_changes() {
     let first = part(None);
     assert_eq!(names(&first), ["server000:read_a"]);
     assert!(first.part.known(ServerId(1)).is_none());
-    // What changes outside does not move it, and what is inside is the same.
+    // A change outside of the subset does not change it.
     catalog.listed(ServerId(1), Ok(list(&["read_b", "read_c"])), None, at(2)).await;
     catalog.listed(ServerId(0), Ok(list(&["read_a", "write_b"])), None, at(2)).await;
     let second = part(Some(&first));
@@ -170,9 +170,9 @@ async fn a_part_is_made_from_the_difference_and_moves_only_when_it_changes() {
     assert_eq!(names(&third), ["server000:read_a", "server000:read_d"]);
 }
 
-/// Whoever publishes holds that lock while the whole index is put together.
+/// A publisher holds that lock while it builds the whole index.
 #[test]
-fn what_calls_and_searches_want_to_know_is_told_while_an_index_is_made() {
+fn calls_and_searches_do_not_wait_while_an_index_is_built() {
     let catalog = catalog(None, 1);
     let held = catalog.parts();
     let (told, heard) = std::sync::mpsc::channel();

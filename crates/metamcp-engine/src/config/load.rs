@@ -1,4 +1,4 @@
-//! Finds the file, reads it, and weighs flags, variables and files against each other.
+//! Finds and reads the files, and merges flags, variables and files by precedence.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -21,10 +21,10 @@ use crate::trust::TrustStore;
 /// The user's own file, in the home of metamcp; the first that exists.
 const USER_FILES: [&str; 2] = ["mcp.json", ".mcp.json"];
 
-/// Loads the configuration. No file at all is not an error: the result has no servers and says where it looked.
+/// Loads the configuration. No file at all is not an error: the result has no servers and lists where it looked.
 pub fn load(request: LoadOptions<'_>) -> Result<Loaded, LoadError> {
     let LoadOptions { flags, lookup, variables, lacks, working_dir } = request;
-    // Whatever the files refer to is known by that.
+    // Records the variables that the files refer to.
     let asked = RefCell::new(HashSet::new());
     let lookup: &dyn Fn(&str) -> Option<String> = &|name| {
         asked.borrow_mut().insert(name.to_owned());
@@ -59,7 +59,7 @@ pub fn load(request: LoadOptions<'_>) -> Result<Loaded, LoadError> {
     given.extend(said);
     let resolved = settings::resolve(given);
     remarks.extend(runtime.and_then(|requested| isolation(&requested, &resolved, lacks)));
-    // Passing on everything says nothing about one variable.
+    // Passing all variables names none of them.
     let names = |pass: &PassEnv, name: &str| *pass != PassEnv::All && pass.names(name);
     let is_passed = |name: &str| {
         names(&PassEnv::from_text(&resolved.settings.pass_env), name)
@@ -73,7 +73,7 @@ pub fn load(request: LoadOptions<'_>) -> Result<Loaded, LoadError> {
         severity: Severity::Warning,
         path: None,
         place: None,
-        message: format!("the variable {} is set and means nothing to metamcp", variable.name),
+        message: format!("the variable {} is set, but metamcp has no such setting", variable.name),
         hint: variable.nearest.map(|near| format!("did you mean {near}?")),
         excerpt: None,
     }));
@@ -98,14 +98,14 @@ pub fn load(request: LoadOptions<'_>) -> Result<Loaded, LoadError> {
     Ok(Loaded { config, values: resolved.values, remarks, project, source, files })
 }
 
-/// The home of metamcp, which no file can say: for what has to work although the file cannot be used.
+/// The home of metamcp, which files cannot change: for commands that must work although the file is broken.
 pub fn home(request: &LoadOptions<'_>) -> Result<PathBuf, LoadError> {
     let (environment, _) = settings::from_environment(request.lookup);
     let early = settings::resolve(environment.iter().chain(&request.flags).cloned()).settings;
     absolute(&early.home, request.working_dir, request.lookup)
 }
 
-/// What became of a wish for isolation, where that is not simply what was asked for.
+/// Notes about the isolation profile, if it is not the configured one.
 fn isolation(
     requested: &RequestedRuntime,
     resolved: &Resolved,
@@ -138,7 +138,7 @@ fn isolation(
     warning(requested.note.clone()?, None)
 }
 
-/// Whether a setting says that this variable is to be read.
+/// Whether a setting refers to this variable.
 fn names_variable(settings: &Settings, name: &str) -> bool {
     let registries =
         settings.provision.registries.split(|c: char| c != '_' && !c.is_alphanumeric());
@@ -148,7 +148,6 @@ fn names_variable(settings: &Settings, name: &str) -> bool {
         .any(|known| known == name)
 }
 
-/// What the files say.
 struct Found {
     source: Source,
     config: Config,
@@ -158,8 +157,8 @@ struct Found {
     files: Vec<PathBuf>,
 }
 
-/// The user's own file, and on top of it the project's if a person approved that. `said` is what flags and variables
-/// say, which goes before both.
+/// The user's own file, merged with the project's if a person approved that. `said` are flags and variables, which
+/// override both.
 fn find(
     working_dir: &Path,
     home: &Path,
@@ -188,7 +187,7 @@ fn find(
     let is_itself = |path: &Path, text: &str| {
         config::parse_as_written(text).is_ok_and(|read| {
             let servers = &read.config.servers;
-            let is_all = servers.iter().all(|server| self_reference::is_meant(path, server));
+            let is_all = servers.iter().all(|server| self_reference::is_self(path, server));
             is_all && read.given.is_empty() && read.config.toolsets.is_empty()
         })
     };
@@ -204,7 +203,7 @@ fn find(
                 given.extend(read.given.iter().cloned());
                 remarks.extend(add(&mut config, &read));
             }
-            // It made sense when it was approved; another version may see it otherwise.
+            // It was valid when it was approved, but perhaps by another version.
             Err(error) => {
                 if let Some(project) = &mut project {
                     project.trust = ProjectTrust::Unusable(error.to_string());
@@ -227,17 +226,16 @@ fn find(
     Ok(Found { source, config, given, remarks, project, files })
 }
 
-/// Adds what an approved project's file names: a name that the user has too is the project's. What is to be known of
-/// that.
+/// Adds the servers of an approved project's file, which override the user's of the same name. Returns notes about that.
 fn add(config: &mut Config, project: &FileRead) -> Vec<Remark> {
     let mut remarks = Vec::new();
     for server in &project.config.servers {
-        if self_reference::is_meant(&project.path, server) {
+        if self_reference::is_self(&project.path, server) {
             continue;
         }
         let is_valid = !matches!(server.state, ServerState::Invalid { .. });
         match config.servers.iter_mut().find(|own| own.name == server.name) {
-            // What cannot be used takes nothing away.
+            // An invalid entry overrides nothing.
             Some(_) if !is_valid => {}
             Some(own) => {
                 *own = server.clone();
@@ -256,12 +254,11 @@ fn add(config: &mut Config, project: &FileRead) -> Vec<Remark> {
     remarks
 }
 
-/// A link to nowhere exists too: it is an error that it cannot be read, not a reason to read another file.
+/// A dangling symlink exists too: that it cannot be read is an error, not a reason to read another file.
 fn exists(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
-/// One file that was read.
 struct FileRead {
     path: PathBuf,
     text: String,
@@ -283,7 +280,7 @@ impl FileRead {
         faults.chain(warnings).collect()
     }
 
-    /// Secrets written into the user's own file that every user of the machine can read.
+    /// Warns of secrets in the user's own file that other users can read.
     #[cfg(unix)]
     fn exposed_secrets(&self) -> Option<Remark> {
         use std::os::unix::fs::PermissionsExt;
@@ -294,7 +291,7 @@ impl FileRead {
             secrets.any(|secret| secret.is_sensitive() && self.text.contains(secret.expose()));
         (mode & READABLE_BY_OTHERS != 0 && is_written).then(|| {
             let hint = format!("chmod 600 {}", self.path.display());
-            let message = "holds secrets and can be read by other users".to_owned();
+            let message = "contains secrets and can be read by other users".to_owned();
             self.remark(Severity::Warning, message, Some(hint))
         })
     }
@@ -323,7 +320,7 @@ fn parsed(
     lookup: &dyn Fn(&str) -> Option<String>,
 ) -> Result<FileRead, ConfigError> {
     let mut loaded = config::parse(&text, lookup)?;
-    self_reference::leave_out(path, &text, &mut loaded);
+    self_reference::skip_self(path, &text, &mut loaded);
     for server in &mut loaded.config.servers {
         server.origin = origin;
     }
@@ -349,7 +346,7 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, LoadError> {
     if kind.is_dir() {
         return Err(LoadError::NotAFile { path: path.to_owned(), what: "a directory" });
     }
-    // Opening a pipe that nobody writes to would wait for ever.
+    // Opening a pipe without a writer would block forever.
     #[cfg(unix)]
     if std::os::unix::fs::FileTypeExt::is_fifo(&kind)
         && !path.starts_with("/dev")
@@ -366,7 +363,7 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, LoadError> {
     Ok(bytes)
 }
 
-/// The path with `~` replaced and relative to nothing.
+/// The absolute path, with `~` expanded.
 fn absolute(
     path: &Path,
     working_dir: &Path,
@@ -381,7 +378,7 @@ fn absolute(
     }
 }
 
-/// The user's home: what the environment says, else what the system knows.
+/// The user's home: from the environment, else from the system.
 fn user_home(lookup: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let variable = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
     let said = lookup(variable).map(PathBuf::from).filter(|home| home.is_absolute());

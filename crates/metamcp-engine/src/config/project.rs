@@ -1,5 +1,5 @@
-//! The `.mcp.json` of the working directory. Whoever wrote it may be a stranger, so that nothing of it counts before a
-//! person approved exactly these bytes in exactly this folder.
+//! The `.mcp.json` of the working directory. Its author may be a stranger, so nothing of it is used before a person
+//! approved exactly these bytes in exactly this folder.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -13,45 +13,39 @@ use tokio::sync::watch;
 use super::{LARGEST_FILE, Remark};
 use crate::trust::{self, Decision, TrustError, TrustStore};
 
-/// Its name.
 pub(super) const PROJECT_FILE: &str = ".mcp.json";
 
-/// A project's file as it was found, and how it stands.
+/// A project's file and whether it is trusted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Project {
-    /// Where it is: the folder without links in it, so that no other folder can pass for it, and the name.
+    /// The canonical folder, so that no symlink can pass for it, and the file's name.
     pub path: PathBuf,
-    /// Where it really is, if it is a link.
+    /// The target, if it is a symlink.
     pub link: Option<PathBuf>,
-    /// Of the bytes that were read; empty if they could not be.
+    /// Of the bytes that were read; empty if they could not be read.
     pub sha256: String,
-    /// Whether it counts.
     pub trust: ProjectTrust,
     /// What it would do, or does.
     pub preview: ConfigPreview,
-    /// Where it is written down what was decided about it.
     store: TrustStore,
 }
 
-/// Whether a project's file counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProjectTrust {
-    /// A person approved it as it is.
     Trusted,
-    /// Nobody decided about it as it is.
+    /// Nobody decided about this content.
     Waiting {
         /// Whether another content of it was approved.
         changed: bool,
     },
-    /// A person said no.
     Declined,
-    /// It would do nothing: a client's file that names only this gateway, say.
+    /// It would do nothing, like a client's file that names only this gateway.
     Idle,
-    /// It cannot be read, or makes no sense; why.
+    /// It cannot be read, or is invalid; why.
     Unusable(String),
 }
 
-/// The project's file as the running gateway sees it; whoever wants to know of changes subscribes.
+/// The project's file as the running gateway sees it; subscribe for changes.
 pub type CurrentProject = watch::Sender<Option<Arc<Project>>>;
 
 impl Project {
@@ -60,28 +54,27 @@ impl Project {
         matches!(self.trust, ProjectTrust::Waiting { .. })
     }
 
-    /// Remembers that it may be used exactly as it was read: the bytes of the picture, not those there are by now.
+    /// Approves it exactly as it was read: the bytes of the preview, not the current ones.
     ///
     /// # Errors
-    /// It could not be written down.
+    /// It could not be stored.
     pub fn approve(&self) -> Result<(), TrustError> {
         self.store.approve(&self.path, &self.sha256)
     }
 
-    /// Remembers that it may not be used as it was read.
+    /// Declines it as it was read.
     ///
     /// # Errors
-    /// It could not be written down.
+    /// It could not be stored.
     pub fn decline(&self) -> Result<(), TrustError> {
         self.store.decline(&self.path, &self.sha256)
     }
 
-    /// The folder it is in.
     pub fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("."))
     }
 
-    /// What the user should know of it, unless it counts or would do nothing.
+    /// A note for the user, unless it is trusted or would do nothing.
     pub fn remark(&self) -> Option<Remark> {
         let counts = self.preview.counts();
         let (severity, message) = match &self.trust {
@@ -107,7 +100,9 @@ impl Project {
         let folder = quoted(&folder);
         let hint = match self.trust {
             ProjectTrust::Unusable(_) => None,
-            _ => Some(format!("metamcp trust {folder} shows what it would do, and asks")),
+            _ => Some(format!(
+                "metamcp trust {folder} shows what it would do, and asks for approval"
+            )),
         };
         Some(Remark {
             severity,
@@ -120,8 +115,8 @@ impl Project {
     }
 }
 
-/// Looks for the file of a folder and decides whether it counts. Its text is given only if it does: what was hashed is
-/// what is read, and it is read once.
+/// Looks for the file in a folder and decides whether it is trusted. Its text is returned only if it is: what was hashed
+/// is what is used, read once.
 pub(super) fn find(
     folder: &Path,
     store: &TrustStore,
@@ -130,7 +125,7 @@ pub(super) fn find(
 ) -> Option<(Project, Option<String>)> {
     let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
     let path = folder.join(PROJECT_FILE);
-    // A link to nowhere is something that is there.
+    // A dangling symlink counts as present.
     let found = fs::symlink_metadata(&path).ok()?;
     let link = found.is_symlink().then(|| fs::canonicalize(&path).unwrap_or_else(|_| path.clone()));
     let mut project = Project {
@@ -166,17 +161,17 @@ pub(super) fn find(
         Ok(Decision::Declined) => ProjectTrust::Declined,
         Ok(Decision::Changed) => ProjectTrust::Waiting { changed: true },
         Ok(Decision::None) => ProjectTrust::Waiting { changed: false },
-        Err(error) => return unusable(project, format!("what you approved is not known: {error}")),
+        Err(error) => return unusable(project, format!("the approvals cannot be read: {error}")),
     };
     let text = (project.trust == ProjectTrust::Trusted).then(|| text.to_owned());
     Some((project, text))
 }
 
-/// The bytes of a file that a stranger may have put there: never waits, never reads without end.
+/// Reads a file that a stranger may have put there: never blocks, never reads without limit.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let mut options = File::options();
     options.read(true);
-    // Opening a pipe that nobody writes to would wait for ever.
+    // Opening a pipe without a writer would block forever.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(
         &mut options,

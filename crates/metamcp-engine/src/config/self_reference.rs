@@ -1,6 +1,6 @@
-//! A config file that names the gateway that reads it: each would start the next, without end.
-//! The words of an entry alone say that only where they name no file (`core::config`); whether `--config` names this
-//! very file, and whether a program of another name is this one, has to be looked up.
+//! Detects a config file that starts the gateway that reads it: each would start the next, without end. The entry alone
+//! shows that only if it names no file (`core::config`); whether `--config` is this very file, and whether a program of
+//! another name is this one, has to be looked up.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use metamcp_config::config::{
     is_called_as_we_are,
 };
 
-/// The variable by which a gateway tells those it starts how many stand above them.
+/// The variable that passes the nesting depth to gateways started by a gateway.
 pub const ABOVE: &str = "METAMCP_GATEWAYS_ABOVE";
 
-/// Gateways above one another. One behind another has its uses, and so may a third; more are a circle that goes
-/// through something we cannot see into, such as a script.
-const MOST_ABOVE: usize = 3;
+/// Most nested gateways. One behind another is useful, and so may a third be; more are a loop through something we cannot
+/// inspect, such as a script.
+const MAX_ABOVE: usize = 3;
 
-/// A gateway is one too many.
+/// Too many nested gateways.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{above} gateways stand above this one, each started by the one before it: some config file names metamcp as a server of metamcp; take that entry out"
@@ -26,23 +26,23 @@ pub struct RecursionError {
     above: usize,
 }
 
-/// How many gateways stand above this one.
+/// How many gateways are above this one.
 ///
 /// # Errors
 /// Too many.
 pub fn above(lookup: &dyn Fn(&str) -> Option<String>) -> Result<usize, RecursionError> {
     let above = lookup(ABOVE).and_then(|text| text.parse().ok()).unwrap_or(0);
-    if above > MOST_ABOVE { Err(RecursionError { above }) } else { Ok(above) }
+    if above > MAX_ABOVE { Err(RecursionError { above }) } else { Ok(above) }
 }
 
-/// What those are told that this gateway starts.
+/// The depth for gateways that this one starts.
 pub fn below() -> String {
-    let above = above(&|name| std::env::var(name).ok()).unwrap_or(MOST_ABOVE);
+    let above = above(&|name| std::env::var(name).ok()).unwrap_or(MAX_ABOVE);
     (above + 1).to_string()
 }
 
-/// Leaves out what would start this gateway on the file at `path` again, whose content is `text`.
-pub(super) fn leave_out(path: &Path, text: &str, loaded: &mut Loaded) {
+/// Disables entries that would start this gateway on the file at `path` again; `text` is its content.
+pub(super) fn skip_self(path: &Path, text: &str, loaded: &mut Loaded) {
     for server in &mut loaded.config.servers {
         if !server.is_enabled() || !starts_us_on(path, &server.transport) {
             continue;
@@ -51,13 +51,13 @@ pub(super) fn leave_out(path: &Path, text: &str, loaded: &mut Loaded) {
         loaded.warnings.push(Warning {
             place: place(text, &server.name),
             severity: Severity::Note,
-            message: "is this gateway itself on this very file; left out".to_owned(),
+            message: "is this gateway itself on this very file; skipped".to_owned(),
             hint: None,
         });
     }
 }
 
-/// Where a server stands in the file: the first place that names it, which is near enough to find it.
+/// Where a server is in the file: the first place that names it, which is near enough.
 fn place(text: &str, name: &str) -> Place {
     let before = &text[..text.find(&format!("\"{name}\"")).unwrap_or(0)];
     let line = before.rsplit('\n').next().unwrap_or_default();
@@ -68,15 +68,15 @@ fn place(text: &str, name: &str) -> Place {
     }
 }
 
-/// Whether an entry of the file at `path` is the gateway itself: left out as that, or switched off anyway.
-pub(super) fn is_meant(path: &Path, server: &ServerConfig) -> bool {
+/// Whether an entry of the file at `path` is the gateway itself, and not disabled anyway.
+pub(super) fn is_self(path: &Path, server: &ServerConfig) -> bool {
     matches!(&server.state, ServerState::Disabled { reason } if reason == ITSELF)
         || starts_us_on(path, &server.transport)
 }
 
 fn starts_us_on(path: &Path, transport: &Transport) -> bool {
     let Some(LocalCommand { command, args, cwd, .. }) = transport.local() else { return false };
-    // With another word than that it serves nobody: one of its commands, or an example server.
+    // With any other argument it is one of its commands, or an example server.
     let serves = args.first().is_none_or(|first| first.starts_with('-') || first == "serve");
     if !serves || !is_this_program(command) {
         return false;
@@ -86,11 +86,11 @@ fn starts_us_on(path: &Path, transport: &Transport) -> bool {
         let named = fs::canonicalize(folder.join(named));
         named.is_ok_and(|named| fs::canonicalize(path).is_ok_and(|path| path == named))
     };
-    // One that names no file looks for it as we did.
+    // Without `--config` it looks for the file as we did.
     transport.config_of_a_gateway().is_none_or(same)
 }
 
-/// By its name, or because it is the file that runs now.
+/// By its name, or because it is the running executable.
 fn is_this_program(command: &str) -> bool {
     if is_called_as_we_are(command) {
         return true;
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_may_stand_above_and_no_more() {
+    fn at_most_three_gateways_may_be_nested() {
         let above_of = |text: &str| above(&|name| (name == ABOVE).then(|| text.to_owned()));
         assert_eq!(above(&|_| None), Ok(0));
         assert_eq!((above_of("3"), above_of("nonsense")), (Ok(3), Ok(0)));

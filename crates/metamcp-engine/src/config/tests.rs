@@ -59,14 +59,14 @@ impl Machine {
         self.load().unwrap().project.expect("a project's file").approve().unwrap();
     }
 
-    /// The same from a project's file that is approved.
+    /// Writes a project's file and approves it.
     fn write_approved(&self, text: &str) -> PathBuf {
         let path = self.write("project/.mcp.json", text);
         self.approve();
         path
     }
 
-    /// What the user reads, without the folder of this test.
+    /// The error text, with the temporary folder removed.
     fn error(&self) -> String {
         let error = self.load().expect_err("cannot load");
         error.to_string().replace(&self.root.path().display().to_string(), "")
@@ -82,7 +82,7 @@ fn file_of(name: &str) -> String {
 }
 
 #[test]
-fn the_users_file_and_the_projects_once_it_is_approved() {
+fn the_project_file_is_used_only_after_approval() {
     let machine = Machine::new();
     let loaded = machine.load().unwrap();
     assert_eq!(names(&loaded), [""; 0]);
@@ -125,7 +125,7 @@ fn the_users_file_and_the_projects_once_it_is_approved() {
 }
 
 #[test]
-fn a_name_in_both_is_the_projects_only_if_it_works_and_is_approved() {
+fn a_project_server_overrides_the_users_only_if_valid_and_approved() {
     let machine = Machine::new();
     machine.write(
         "user/.metamcp/mcp.json",
@@ -146,7 +146,7 @@ fn a_name_in_both_is_the_projects_only_if_it_works_and_is_approved() {
 }
 
 #[test]
-fn in_its_own_home_the_file_is_the_users() {
+fn in_metamcps_home_the_file_is_the_users() {
     let mut machine = Machine::new();
     machine.variables.push(("METAMCP_HOME", ".".to_owned()));
     machine.write("project/.mcp.json", &file_of("own"));
@@ -156,7 +156,7 @@ fn in_its_own_home_the_file_is_the_users() {
 }
 
 #[test]
-fn a_clients_file_that_names_only_the_gateway_leaves_the_servers_to_the_user() {
+fn a_client_file_that_names_only_the_gateway_is_ignored() {
     let machine = Machine::new();
     for clients in [
         r#"{ "mcpServers": { "all": { "command": "/opt/metamcp" } } }"#,
@@ -178,7 +178,7 @@ fn a_clients_file_that_names_only_the_gateway_leaves_the_servers_to_the_user() {
 }
 
 #[test]
-fn a_gateway_on_the_very_file_that_names_it_is_left_out() {
+fn a_gateway_that_reads_this_very_file_is_skipped() {
     let mut machine = Machine::new();
     machine.flag("config", ".mcp.json");
     let other = machine.write("project/other.json", &file_of("x"));
@@ -280,7 +280,7 @@ fn a_broken_file_is_never_an_empty_list() {
 }
 
 #[test]
-fn one_bad_entry_is_told_and_the_rest_is_used() {
+fn one_invalid_entry_is_reported_and_the_rest_is_used() {
     let machine = Machine::new();
     let text =
         "{ \"mcpServers\": {\n  \"a\": { \"command\": 1 },\n \"b\": { \"command\": \"x\" } } }";
@@ -304,7 +304,7 @@ fn one_bad_entry_is_told_and_the_rest_is_used() {
 
 #[cfg(unix)]
 #[test]
-fn links_to_nowhere_and_pipes_are_errors() {
+fn dangling_symlinks_and_pipes_are_errors() {
     let machine = Machine::new();
     let user = machine.root.path().join("user/.metamcp/mcp.json");
     std::os::unix::fs::symlink("missing.json", &user).unwrap();
@@ -366,7 +366,7 @@ fn secrets_that_others_can_read_are_warned_of() {
 }
 
 #[test]
-fn a_wish_for_isolation_is_met_refused_or_told() {
+fn an_isolation_profile_is_used_refused_or_reported() {
     let mut machine = Machine::new();
     machine
         .write("user/.metamcp/mcp.json", r#"{ "mcpServers": {}, "code": { "profile": "dev" } }"#);
@@ -398,7 +398,7 @@ fn a_wish_for_isolation_is_met_refused_or_told() {
 }
 
 #[test]
-fn variables_that_mean_nothing_are_told_and_their_values_are_not() {
+fn unknown_variables_are_reported_without_their_values() {
     let mut machine = Machine::new();
     let file =
         r#"{ "mcpServers": { "a": { "command": "x", "env": { "T": "${METAMCP_MY_TOKEN}" } } } }"#;
@@ -416,8 +416,8 @@ fn variables_that_mean_nothing_are_told_and_their_values_are_not() {
     assert_eq!(
         told,
         [
-            "the variable METAMCP_LEFT is set and means nothing to metamcp (-)",
-            "the variable METAMCP_SERACH is set and means nothing to metamcp (did you mean METAMCP_SEARCH?)",
+            "the variable METAMCP_LEFT is set, but metamcp has no such setting (-)",
+            "the variable METAMCP_SERACH is set, but metamcp has no such setting (did you mean METAMCP_SEARCH?)",
         ]
     );
 }

@@ -1,4 +1,4 @@
-//! The same by paths, for systems without directory handles: links are refused by looking first.
+//! The same by paths, for systems without directory handles: symlinks are refused by checking first.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -9,7 +9,7 @@ use super::FileError;
 
 pub(super) type Handle = PathBuf;
 
-/// Size and time of change stand in for what the system does not tell.
+/// Size and modification time, as there is no inode.
 pub(super) type Identity = (u64, Option<u64>);
 
 pub(super) fn open_home(path: &Path) -> Result<Option<Handle>, FileError> {
@@ -77,11 +77,7 @@ pub(super) fn create_file(_parent: &Handle, _name: &str, path: &Path) -> Result<
         .map_err(|error| FileError::io("create", path, error))
 }
 
-pub(super) fn open_turnstile(
-    _parent: &Handle,
-    _name: &str,
-    path: &Path,
-) -> Result<File, FileError> {
+pub(super) fn open_lock(_parent: &Handle, _name: &str, path: &Path) -> Result<File, FileError> {
     let opened =
         std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
     opened.map_err(|source| FileError::io("open", path, source))
@@ -118,7 +114,7 @@ fn changed_ms(found: &fs::Metadata) -> Option<u64> {
     u64::try_from(since.as_millis()).ok()
 }
 
-/// Who may read a file is not told here; it lies below the user's own folder.
+/// Permissions are unknown here; the file is below the user's own folder.
 pub(super) fn check_private(_file: &File, _path: &Path) -> Result<(), FileError> {
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Real directories with everything in them that should not be there.
+//! Real directories, with traps in them.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -32,7 +32,7 @@ fn components_are_safe_and_distinct() {
 }
 
 #[test]
-fn what_is_made_is_private() {
+fn created_files_and_folders_are_private() {
     let (_keep, home) = home();
     let inner = home.inside_or_create("inner").unwrap();
     inner.replace("file", b"content").unwrap();
@@ -44,7 +44,7 @@ fn what_is_made_is_private() {
 }
 
 #[test]
-fn links_are_not_followed_below_the_home() {
+fn symlinks_are_not_followed_below_the_home() {
     let (keep, home) = home();
     let elsewhere = keep.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
@@ -67,7 +67,7 @@ fn links_are_not_followed_below_the_home() {
 }
 
 #[test]
-fn a_directory_swapped_for_a_link_after_opening_gains_nothing() {
+fn a_directory_swapped_for_a_symlink_after_opening_has_no_effect() {
     let (keep, home) = home();
     let inner = home.inside_or_create("inner").unwrap();
     let elsewhere = keep.path().join("elsewhere");
@@ -80,7 +80,7 @@ fn a_directory_swapped_for_a_link_after_opening_gains_nothing() {
 }
 
 #[test]
-fn nothing_in_the_place_of_a_file_makes_it_wait() {
+fn nothing_in_place_of_a_file_blocks() {
     let (_keep, home) = home();
     nix::unistd::mkfifo(&home.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     fs::create_dir(home.path().join("folder")).unwrap();
@@ -116,7 +116,7 @@ fn reads_are_bounded() {
 }
 
 #[test]
-fn a_failed_write_leaves_the_old_file_and_no_litter() {
+fn a_failed_write_leaves_the_old_file_and_no_temporary_one() {
     let (_keep, home) = home();
     home.replace("file", b"old").unwrap();
     fs::create_dir_all(home.path().join("taken/full")).unwrap();
@@ -151,7 +151,7 @@ fn a_directory_of_another_user_is_refused() {
 }
 
 #[test]
-fn a_replaced_file_is_noticed() {
+fn a_replaced_file_is_detected() {
     let (_keep, home) = home();
     home.replace("file", b"one").unwrap();
     let opened = home.open("file").unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Every step relative to an open directory, no link followed, nothing opened that could block.
+//! Every operation relative to an open directory, without following symlinks or blocking.
 
 use std::fs::File;
 use std::io;
@@ -95,7 +95,7 @@ pub(super) fn create_file(parent: &Handle, name: &str, path: &Path) -> Result<Fi
         .map_err(|error| FileError::io("create", path, error))
 }
 
-pub(super) fn open_turnstile(parent: &Handle, name: &str, path: &Path) -> Result<File, FileError> {
+pub(super) fn open_lock(parent: &Handle, name: &str, path: &Path) -> Result<File, FileError> {
     let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     openat(parent, name, flags, Mode::S_IRUSR | Mode::S_IWUSR)
         .map(File::from)
@@ -124,7 +124,7 @@ pub(super) fn identity(parent: &Handle, name: &str, _path: &Path) -> Option<Iden
     fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW).ok().map(|stat| identity_of(&stat))
 }
 
-/// Looked up on the open file, so that what is checked is what is read.
+/// Checked on the open file, so that what is checked is what is read.
 pub(super) fn check_private(file: &File, path: &Path) -> Result<(), FileError> {
     let stat = fstat(file).map_err(|error| FileError::io("examine", path, error))?;
     if stat.st_uid != Uid::effective().as_raw() {

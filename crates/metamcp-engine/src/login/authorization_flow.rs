@@ -1,4 +1,4 @@
-//! A person's visit: where they have to go, the one place on this machine they come back to, and what they bring.
+//! The authorization code flow: the authorization URL, the callback listener on the loopback interface, the code exchange.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,20 +19,20 @@ use super::http_client::HttpClientAdapter;
 use super::{Login, LoginError};
 use crate::observe::LoginChange;
 
-/// How long a person may take.
-const PERSON: Duration = Duration::from_secs(600);
-/// How long a browser may take to say what it wants.
-const BROWSER: Duration = Duration::from_secs(5);
-/// Longest request of a browser that is looked at.
-const MAX_REQUEST: usize = 32 * 1024;
-/// Visitors that are heard at once.
-const VISITORS: usize = 32;
-/// What a person reads when it is a no.
+/// How long the user may take to authorize.
+const AUTHORIZATION_TIMEOUT: Duration = Duration::from_secs(600);
+/// How long a browser may take to send its request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest request read from a browser.
+const MAX_REQUEST_BYTES: usize = 32 * 1024;
+/// Concurrent callback connections.
+const MAX_CONNECTIONS: usize = 32;
+/// The page shown when authorization was refused.
 const REFUSED: &str = "The login was refused. You can close this window.";
-/// The path people come back to.
+/// The path of the redirect URI.
 const PATH: &str = "/callback";
 
-/// A visit that is waited for.
+/// A pending authorization.
 pub(super) struct AuthorizationFlow {
     listener: TcpListener,
     manager: AuthorizationManager,
@@ -41,17 +41,17 @@ pub(super) struct AuthorizationFlow {
 }
 
 impl Login {
-    /// Prepares a visit: finds out who lets us in, becomes known there, listens for the person to come back.
+    /// Prepares a flow: discovers the authorization server, registers there, listens for the callback.
     pub(super) async fn prepare(
         &self,
         challenge: &Challenge,
     ) -> Result<(AuthorizationFlow, String), LoginError> {
         let found = self.discover(challenge).await?;
-        let port = self.wishes.callback_port.unwrap_or(0);
+        let port = self.options.callback_port.unwrap_or(0);
         let listening = TcpListener::bind(("127.0.0.1", port)).await;
         let listener = listening.map_err(|error| {
-            LoginError::person(format!(
-                "nobody can come back to port {port} of this machine: {error}"
+            LoginError::user_needed(format!(
+                "cannot listen on port {port} for the authorization callback: {error}"
             ))
         })?;
         let port = listener.local_addr().map_or(port, |address| address.port());
@@ -59,7 +59,7 @@ impl Login {
         let granted = self.known().record.as_ref().map(|record| record.scopes.clone());
         let granted = granted.filter(|_| challenge.wants_more).unwrap_or_default();
         let offered = found.manager.select_initial_scopes(&[]).await;
-        let scopes = oauth::scopes(challenge.scope.is_some(), &granted, &offered, &self.wishes);
+        let scopes = oauth::scopes(challenge.scope.is_some(), &granted, &offered, &self.options);
         let ask = AuthorizationRequest::new(&redirect)
             .with_client_name("metamcp")
             .with_initial_scope_selection()
@@ -67,15 +67,15 @@ impl Login {
         self.ask(found, ask, listener).await
     }
 
-    /// Where the person has to go.
+    /// Builds the authorization URL.
     async fn ask(
         &self,
         found: Found,
         mut ask: AuthorizationRequest,
         listener: TcpListener,
     ) -> Result<(AuthorizationFlow, String), LoginError> {
-        let document = self.wishes.metadata_url.as_deref().filter(|_| found.takes_documents());
-        let written = Client::written(&self.wishes, &found.methods());
+        let document = self.options.metadata_url.as_deref().filter(|_| found.takes_documents());
+        let written = Client::written(&self.options, &found.methods());
         let described = document.map(Client::described);
         let Found { manager, http_client, metadata, issuer, .. } = found;
         match (&written, document) {
@@ -101,19 +101,19 @@ impl Login {
         let query = address.split_once('?').map_or("", |(_, query)| query);
         let said = oauth::fields(query, ["state", "resource", "scope"]);
         let [Some(state), Some(resource), scope] = said.unwrap_or_default() else {
-            // Its own endpoint holds one of them already, and means another thing by it.
-            let why = "its authorization_endpoint holds what is ours to say";
-            return Err(OAuthError::document("authorization server's description", why).into());
+            // Its authorization endpoint already sets one of our parameters to another value.
+            let why = "its authorization_endpoint already sets a parameter of the request";
+            return Err(OAuthError::document("authorization server metadata", why).into());
         };
         let scopes: Vec<String> =
             scope.unwrap_or_default().split_whitespace().map(str::to_owned).collect();
         if scopes.iter().any(|scope| scope == "offline_access") {
-            // Without the person's word for it some servers give no refresh token.
+            // Some servers issue a refresh token only after an explicit consent prompt.
             address.push_str("&prompt=consent");
         }
         self.prove(&client, &issuer, &http_client);
         let token_endpoint = metadata.token_endpoint.clone();
-        // How it wants its secret is what a server says when it registers us, whatever else it would take.
+        // The authentication method given at registration takes precedence over the server's general list.
         manager.set_metadata(only_by(client.method, metadata));
         let configured = manager.configure_client(config(&client, &redirect));
         configured.map_err(|error| http_client.explain(&error))?;
@@ -122,35 +122,36 @@ impl Login {
         Ok((AuthorizationFlow { listener, manager, http_client, state }, address))
     }
 
-    /// Waits for the person beside everything else; the next request finds the token.
-    pub(super) fn await_visit(&self, authorization_flow: AuthorizationFlow, address: String) {
+    /// Waits for the callback in the background; the next request finds the token.
+    pub(super) fn await_callback(&self, authorization_flow: AuthorizationFlow, address: String) {
         let Some(login) = self.me.upgrade() else { return };
         crate::task::spawn("login", async move {
-            // Whoever asks next hears how it stands; there is nobody here to tell.
+            // Nobody waits for this result; the next request reports the state.
             if login.finish(authorization_flow).await.is_err() {
                 login.publish(LoginChange::Failed);
             }
             {
                 let mut known = login.known();
-                if known.waiting.as_ref().is_some_and(|(_, waiting)| *waiting == address) {
-                    known.waiting = None;
+                if known.pending_flow.as_ref().is_some_and(|(_, pending)| *pending == address) {
+                    known.pending_flow = None;
                 }
             }
             login.finished_flows.notify_waiters();
         });
     }
 
-    /// Waits for the person, and makes a token of what they bring.
+    /// Waits for the callback and exchanges the code for tokens.
     pub(super) async fn finish(
         self: &Arc<Self>,
         authorization_flow: AuthorizationFlow,
     ) -> Result<(), LoginError> {
-        let (code, issuer, mut browser) = match timeout(PERSON, authorization_flow.code()).await {
-            Ok(code) => code?,
-            Err(_) => return Err(LoginError::person("nobody came back in time")),
-        };
+        let (code, issuer, mut browser) =
+            match timeout(AUTHORIZATION_TIMEOUT, authorization_flow.code()).await {
+                Ok(code) => code?,
+                Err(_) => return Err(LoginError::user_needed("the authorization timed out")),
+            };
         let exchanged = self.exchange(&authorization_flow, &code, issuer.as_deref()).await;
-        // Only now it is true, and whoever reads it may call at once.
+        // The page is sent only after the exchange: its reader may call a tool at once.
         let (status, words) = match &exchanged {
             Ok(()) => (200, "You are logged in. You can close this window."),
             Err(Unexchanged::Refused(_)) => (400, REFUSED),
@@ -162,7 +163,6 @@ impl Login {
         exchanged.map_err(|(Unexchanged::Refused(error) | Unexchanged::Failed(error))| error)
     }
 
-    /// Tokens for the code.
     async fn exchange(
         &self,
         authorization_flow: &AuthorizationFlow,
@@ -177,44 +177,46 @@ impl Login {
         );
         let Err(error) = exchange.await else { return Ok(()) };
         let refusal = |why: &str| {
-            Unexchanged::Refused(LoginError::person(format!("the login was refused: {why}")))
+            Unexchanged::Refused(LoginError::user_needed(format!(
+                "authorization was refused: {why}"
+            )))
         };
         Err(match (authorization_flow.http_client.grant_error(), error) {
             (Some(error), _) => Unexchanged::Failed(refused(&error)),
             (_, AuthError::AuthorizationServerMismatch { .. }) => {
-                refusal("another server answered")
+                refusal("the response comes from another issuer")
             }
             (_, AuthError::AuthorizationServerMissingIssuer { .. }) => {
-                refusal("the answer does not say whose it is")
+                refusal("the response names no issuer")
             }
             (_, error) => Unexchanged::Failed(authorization_flow.http_client.explain(&error)),
         })
     }
 }
 
-/// Why a code led to nothing.
+/// Why a code was not exchanged.
 enum Unexchanged {
-    /// It was not for us.
+    /// The response is not for this flow.
     Refused(LoginError),
-    /// Somebody could not.
     Failed(LoginError),
 }
 
 impl AuthorizationFlow {
-    /// The code, who sends it, and the browser that brought it, from the first visit that knows the state; all others are shown the door and the wait goes on.
+    /// The code, its issuer and the browser's connection, from the first callback with the right state. Any other request
+    /// gets an error page, and the wait goes on.
     async fn code(&self) -> Result<(String, Option<String>, TcpStream), LoginError> {
-        let (sender, mut visitors) = mpsc::channel(VISITORS);
-        let places = Arc::new(Semaphore::new(VISITORS));
+        let (sender, mut visitors) = mpsc::channel(MAX_CONNECTIONS);
+        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         loop {
             let (query, mut socket) = tokio::select! {
                 accepted = self.listener.accept() => {
-                    // Each is heard on its own, so that one who says nothing keeps nobody waiting.
+                    // Each connection has its own task, so that a silent one blocks no other.
                     let place = Arc::clone(&places).try_acquire_owned();
                     if let (Ok((mut socket, _)), Ok(place)) = (accepted, place) {
                         let sender = sender.clone();
                         crate::task::spawn("visitor", async move {
                             let _place = place;
-                            if let Ok(Some(query)) = timeout(BROWSER, asked(&mut socket)).await {
+                            if let Ok(Some(query)) = timeout(REQUEST_TIMEOUT, asked(&mut socket)).await {
                                 drop(sender.send((query, socket)).await);
                             }
                         });
@@ -231,18 +233,20 @@ impl AuthorizationFlow {
                 Callback::Code { code, issuer } => return Ok((code, issuer, socket)),
                 Callback::Refused(why) => {
                     show(&mut socket, 400, REFUSED).await;
-                    return Err(LoginError::person(format!("the login was refused: {why}")));
+                    return Err(LoginError::user_needed(format!(
+                        "authorization was refused: {why}"
+                    )));
                 }
             }
         }
     }
 }
 
-/// The query of a browser's request to our one path.
+/// The query of a request to the callback path.
 async fn asked(socket: &mut TcpStream) -> Option<String> {
     let mut request = Vec::new();
     while !request.windows(4).any(|end| end == b"\r\n\r\n") {
-        if request.len() > MAX_REQUEST || socket.read_buf(&mut request).await.ok()? == 0 {
+        if request.len() > MAX_REQUEST_BYTES || socket.read_buf(&mut request).await.ok()? == 0 {
             return None;
         }
     }
@@ -257,7 +261,7 @@ async fn asked(socket: &mut TcpStream) -> Option<String> {
     }
 }
 
-/// A page with fixed words: nothing of what came is ever repeated in it.
+/// Sends a page of fixed text: nothing from the request is ever repeated in it.
 async fn show(socket: &mut TcpStream, status: u16, words: &str) {
     let page = format!("<!doctype html><meta charset=utf-8><title>metamcp</title><p>{words}</p>\n");
     let head = format!(
@@ -266,7 +270,7 @@ async fn show(socket: &mut TcpStream, status: u16, words: &str) {
          Referrer-Policy: no-referrer\r\nConnection: close\r\n\r\n",
         page.len()
     );
-    // A browser that went away misses a page and nothing else.
+    // A browser that disconnected only misses the page.
     drop(socket.write_all(format!("{head}{page}").as_bytes()).await);
     drop(socket.shutdown().await);
 }

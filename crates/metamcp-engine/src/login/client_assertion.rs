@@ -1,4 +1,4 @@
-//! Proving ourselves with a key of our own in place of a secret: each proof is signed anew, for one server and one use.
+//! Client assertions (`private_key_jwt`): each is signed for one authorization server and one use.
 
 use std::path::Path;
 
@@ -12,10 +12,11 @@ use super::{LoginError, http_client};
 use crate::clock::unix_millis;
 use crate::{jwt, pem};
 
-/// A proof of ours, for one use.
+/// A signed assertion for one use.
 pub(super) async fn signed(signer: &http_client::Signer) -> Result<String, LoginError> {
     let unusable = |why: String| LoginError::ClientAssertion { why };
-    let unique = random::<16>().ok_or_else(|| unusable("there is no randomness".to_owned()))?;
+    let unique =
+        random::<16>().ok_or_else(|| unusable("the system has no random numbers".to_owned()))?;
     let (key, client, issuer) = (signer.key.clone(), signer.client.clone(), signer.issuer.clone());
     let sign = move || assertion(&key, &client, &issuer, &URL_SAFE_NO_PAD.encode(unique));
     let signed = tokio::task::spawn_blocking(sign).await;
@@ -31,8 +32,8 @@ fn assertion(path: &Path, client: &str, issuer: &str, unique: &str) -> Result<St
     };
     let claims = oauth::assertion(client, issuer, unique, unix_millis() / 1000);
     jwt::encode(der, &claims)
-        .ok_or_else(|| format!("{} holds no key that can sign", path.display()))?
-        .map_err(|_| "it does not sign".to_owned())
+        .ok_or_else(|| format!("{} contains no key that can sign", path.display()))?
+        .map_err(|_| "signing failed".to_owned())
 }
 
 #[cfg(test)]
@@ -55,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_key_signs_its_other_half_verifies() {
+    fn an_assertion_verifies_with_the_public_key() {
         let folder = tempfile::tempdir().unwrap();
         let chance = SystemRandom::new();
         let curve = &ECDSA_P256_SHA256_FIXED_SIGNING;
@@ -80,11 +81,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_says_where_it_was_looked_for() {
+    fn an_unusable_key_file_is_named_in_the_error() {
         let folder = tempfile::tempdir().unwrap();
         for (path, why) in [
             (folder.path().join("none.pem"), "none.pem"),
-            (written(folder.path(), b"no key"), "holds no key that can sign"),
+            (written(folder.path(), b"no key"), "contains no key that can sign"),
         ] {
             let told = assertion(&path, "c", "https://i", "u").unwrap_err();
             assert!(told.contains(why), "{told}");

@@ -1,5 +1,5 @@
-//! What the SDK reads and writes of a login: our store, so that all gateways share it, and our decision whether a refresh
-//! is still needed once it is this gateway's turn.
+//! The credential store behind the SDK: ours, so that all gateways share it. It also decides whether a refresh is still
+//! needed once this gateway has the lock.
 
 use std::sync::Arc;
 
@@ -14,24 +14,23 @@ use super::http_client::HttpClientAdapter;
 use super::store::Record;
 use super::{Login, LoginError};
 
-/// What is known of a login besides its tokens.
+/// What belongs to a login besides its tokens.
 #[derive(Clone, Debug)]
 pub(super) struct Terms {
     pub(super) issuer: String,
-    /// What the server calls itself.
+    /// The resource identifier, as the server spells it.
     pub(super) resource: String,
     pub(super) token_endpoint: String,
     pub(super) client: Client,
-    /// The rights that were asked for.
+    /// The requested scopes.
     pub(super) scopes: Vec<String>,
 }
 
-/// See the module.
 pub(super) struct SharedCredentialStore {
     login: Arc<Login>,
     http_client: Arc<HttpClientAdapter>,
     terms: Terms,
-    /// The token that was not good enough, where one is to be refreshed.
+    /// The token that the server refused, if one is to be refreshed.
     shown: Option<String>,
 }
 
@@ -45,7 +44,7 @@ impl SharedCredentialStore {
         SharedCredentialStore { login, http_client, terms, shown: shown.map(str::to_owned) }
     }
 
-    /// The SDK hears that it failed, and whoever asked the SDK hears why.
+    /// Records the error: the SDK passes on only its text.
     fn failed(&self, error: LoginError) -> AuthError {
         self.http_client.note(error);
         AuthError::CredentialStoreError(String::new())
@@ -55,10 +54,10 @@ impl SharedCredentialStore {
 #[async_trait]
 impl CredentialStore for SharedCredentialStore {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
-        let record = self.login.read_again().await.map_err(|error| self.failed(error))?;
+        let record = self.login.reload().await.map_err(|error| self.failed(error))?;
         let Some(record) = record else { return Ok(None) };
         if self.shown.as_ref().is_some_and(|shown| *shown != record.access) {
-            // Another gateway was first. Refreshing again would use up what it has just got.
+            // Another gateway was first. Another refresh would use up the refresh token it just got.
             return Err(AuthError::CredentialStoreError("there is a fresh token".to_owned()));
         }
         let tokens = Tokens {
@@ -68,7 +67,7 @@ impl CredentialStore for SharedCredentialStore {
             scopes: None,
         };
         let tokens: Option<OAuthTokenResponse> = serde_json::from_value(tokens.document()).ok();
-        // Rights that are not named stay as they are; some servers refuse to hear of them again.
+        // No scopes in the refresh request: they stay as granted, and some servers refuse to see them again.
         let stored = StoredCredentials::new(record.client_id, tokens, Vec::new(), None);
         Ok(Some(stored.with_issuer(Some(record.issuer))))
     }
@@ -86,12 +85,12 @@ impl CredentialStore for SharedCredentialStore {
     }
 
     async fn clear(&self) -> Result<(), AuthError> {
-        // Only a person who logs out makes us forget.
+        // Only an explicit logout deletes a login.
         Ok(())
     }
 
     async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
-        let turn = self.login.store.lock().await.map_err(|error| self.failed(error))?;
-        Ok(Some(CredentialRefreshGuard::new(turn)))
+        let lock = self.login.store.lock().await.map_err(|error| self.failed(error))?;
+        Ok(Some(CredentialRefreshGuard::new(lock)))
     }
 }

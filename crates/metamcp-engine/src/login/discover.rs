@@ -1,4 +1,4 @@
-//! Finding out who lets us in: what the server says with its refusal, then the SDK's way through its documents.
+//! Authorization server discovery: the server's challenge, then the SDK's walk through the metadata documents.
 
 use std::sync::Arc;
 
@@ -15,25 +15,25 @@ use rmcp::transport::auth::{
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::http_client::{AuthTarget, HttpClientAdapter, PATIENCE, confidential, slow};
+use super::http_client::{AuthTarget, HttpClientAdapter, REQUEST_TIMEOUT, confidential, slow};
 use super::{Login, LoginError};
 use crate::web::{self, Outgoing, Web};
 
-/// What a server says with a refusal.
+/// The `WWW-Authenticate` challenge of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Challenge {
-    /// Its own words.
+    /// As received.
     header: Option<String>,
-    /// The rights it wants to see.
+    /// The scopes it requires.
     pub(super) scope: Option<String>,
-    /// Whether the token is good but grants too little.
+    /// Whether the token is valid but its scopes do not suffice.
     pub(super) wants_more: bool,
-    /// Whether it sends us where no server may.
+    /// Whether its metadata address fails the SSRF guard.
     misleads: bool,
 }
 
 impl Challenge {
-    /// The challenges for a bearer token among the headers of a response.
+    /// Reads the bearer challenges of a response.
     pub(super) fn read<'a>(
         server: &Address,
         headers: impl IntoIterator<Item = &'a str>,
@@ -52,34 +52,34 @@ impl Challenge {
     }
 }
 
-/// Who lets us in.
+/// The authorization server that was found.
 pub(super) struct Found {
     pub(super) manager: AuthorizationManager,
     pub(super) http_client: Arc<HttpClientAdapter>,
     pub(super) metadata: AuthorizationMetadata,
     pub(super) issuer: String,
-    /// What the server calls itself.
+    /// The resource identifier, as the server spells it.
     pub(super) resource: String,
 }
 
 impl Found {
-    /// Whether it takes the address of a document in place of a registration.
+    /// Whether it accepts client ID metadata documents.
     pub(super) fn takes_documents(&self) -> bool {
         let said = self.metadata.additional_fields.get("client_id_metadata_document_supported");
         said.and_then(Value::as_bool).unwrap_or(false)
     }
 
-    /// How clients prove themselves there.
+    /// The client authentication methods it supports.
     pub(super) fn methods(&self) -> Vec<&str> {
         let said = self.metadata.additional_fields.get(METHODS).and_then(Value::as_array);
         said.into_iter().flatten().filter_map(Value::as_str).collect()
     }
 }
 
-/// What the list of ways to prove oneself is called.
+/// The metadata field that lists client authentication methods.
 const METHODS: &str = "token_endpoint_auth_methods_supported";
 
-/// The description with only this way to prove oneself in it: the SDK would choose another.
+/// The metadata with only this authentication method: the SDK would choose another.
 pub(super) fn only_by(
     method: oauth::Method,
     mut metadata: AuthorizationMetadata,
@@ -89,7 +89,7 @@ pub(super) fn only_by(
 }
 
 impl Login {
-    /// Asks the server without a token, to hear what it wants.
+    /// Sends a request without a token, to get the challenge.
     pub(super) async fn probe(&self) -> Result<Challenge, LoginError> {
         confidential(&self.server)?;
         let mut headers = HeaderMap::new();
@@ -100,9 +100,9 @@ impl Login {
         let place = &self.server;
         let request = web::request(Method::POST, place, headers, Outgoing::of(body))
             .map_err(|error| LoginError::unreachable(place, error))?;
-        // This one address is the operator's own word.
-        let web = Web::new(self.plan.clone())?;
-        let sent = timeout(PATIENCE, web.send(request)).await;
+        // The operator configured this address, so the SSRF guard does not apply.
+        let web = Web::new(self.client_options.clone())?;
+        let sent = timeout(REQUEST_TIMEOUT, web.send(request)).await;
         let response = sent.map_err(|_| slow(place))?;
         let response = response.map_err(|error| LoginError::unreachable(place, error))?;
         let challenges = response.headers().get_all(WWW_AUTHENTICATE);
@@ -110,16 +110,16 @@ impl Login {
         Ok(Challenge::read(&self.server, challenges))
     }
 
-    /// Who lets us in.
+    /// Finds the authorization server.
     pub(super) async fn discover(&self, challenge: &Challenge) -> Result<Found, LoginError> {
         if challenge.misleads {
-            let why = "it is said to be where a server may not send us";
-            return Err(OAuthError::document("description of how to log in", why).into());
+            let why = "its address is not one that a server may redirect to";
+            return Err(OAuthError::document("protected resource metadata", why).into());
         }
-        // A query may hold what is nobody else's business.
+        // The query may contain secrets.
         let server = self.server.without_query();
         let name = server.to_string();
-        let target = match self.wishes.grant {
+        let target = match self.options.grant {
             Grant::Machine => AuthTarget::Machine(server),
             Grant::Person => AuthTarget::User(server),
         };
@@ -138,18 +138,17 @@ impl Login {
         let said =
             said.filter(|_| source == AuthorizationMetadataSource::ProtectedResourceMetadata);
         let resource = said.unwrap_or(name);
-        // Servers of the first revision with logins say nothing of themselves.
+        // Servers of the 2025-03-26 revision have no issuer in their metadata.
         let issuer = metadata.issuer.clone().unwrap_or_else(|| self.server.origin());
         Ok(Found { manager, http_client, metadata, issuer, resource })
     }
 
-    /// The way there, guarded: all of these addresses are a stranger's word.
+    /// An SSRF-guarded client: these addresses come from the server.
     pub(super) fn web(&self) -> Result<Web, LoginError> {
-        Ok(self.guarded.way(&self.server, &self.plan)?)
+        Ok(self.guarded.client(&self.server, &self.client_options)?)
     }
 }
 
-/// The SDK's side of a login at this resource.
 pub(super) async fn sdk(
     resource: &str,
     http_client: &Arc<HttpClientAdapter>,
@@ -164,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_servers_write_is_read() {
+    fn bearer_challenges_are_parsed() {
         let server = Address::parse("https://a/mcp").unwrap();
         let read = |headers: &[&str]| Challenge::read(&server, headers.iter().copied());
         let step_up = read(&[

@@ -1,4 +1,4 @@
-//! The word of a company for its person: what they proved there once, nobody has to agree to again.
+//! Enterprise-managed authorization: the identity provider's assertion is exchanged for tokens, without a consent page.
 
 use crate::login::oauth::{Method, Tokens};
 use base64::Engine as _;
@@ -17,10 +17,10 @@ use super::grant::refused;
 use super::http_client::{AuthTarget, HttpClientAdapter};
 use super::{Login, LoginError, chain};
 use crate::secrets;
-use crate::web::{Plan, SsrfPolicy, Web};
+use crate::web::{ClientOptions, SsrfPolicy, Web};
 
 impl Login {
-    /// Asks the company for its word, and the authorization server for tokens in return.
+    /// Gets an identity assertion from the provider and exchanges it at the authorization server.
     pub(super) async fn enterprise_tokens(
         &self,
         identity_provider: &IdentityProvider,
@@ -32,11 +32,13 @@ impl Login {
             .map_err(|why| refused_by_provider(why.to_string()))?;
         let token = secrets::one("idToken", &identity_provider.id_token).await;
         let token = token.map_err(|error| refused_by_provider(chain(&error)))?;
-        let issuer = issuer(token.expose()).ok_or_else(|| {
-            refused_by_provider("`idToken` does not say who issued it".to_owned())
+        let issuer = issuer(token.expose())
+            .ok_or_else(|| refused_by_provider("`idToken` names no issuer".to_owned()))?;
+        // The operator configured this address, so the SSRF guard does not apply.
+        let web = Web::new(ClientOptions {
+            ssrf_policy: SsrfPolicy::Anywhere,
+            ..self.client_options.clone()
         })?;
-        // The operator wrote this address; a server's word has no part in it.
-        let web = Web::new(Plan { ssrf_policy: SsrfPolicy::Anywhere, ..self.plan.clone() })?;
         let asked = HttpClientAdapter::new(web, AuthTarget::Enterprise);
         let provider = EmaAuthorizationServer::new(
             issuer,
@@ -47,7 +49,7 @@ impl Login {
         let proof = match terms.client.method {
             Method::Basic => EmaClientAuthentication::ClientSecretBasic(secret()),
             Method::Post => EmaClientAuthentication::ClientSecretPost(secret()),
-            // The carrier puts the signed proof in.
+            // The HTTP client adds the client assertion.
             Method::None | Method::Key => EmaClientAuthentication::None,
         };
         self.prove(&terms.client, &terms.issuer, &found.http_client);
@@ -85,7 +87,7 @@ impl Login {
     }
 }
 
-/// Who issued a token, by its own word: what comes of it has to be of the same.
+/// The issuer named in a token, unverified: the result has to come from the same issuer.
 fn issuer(token: &str) -> Option<String> {
     let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
     let claims: Value = serde_json::from_slice(&claims).ok()?;
@@ -97,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_says_who_issued_it() {
+    fn the_issuer_is_read_from_a_token() {
         let token = format!("h.{}.s", URL_SAFE_NO_PAD.encode(br#"{"iss":"https://i"}"#));
         assert_eq!(issuer(&token).as_deref(), Some("https://i"));
         for none in ["", "a.b.c", "a..c", "opaque"] {

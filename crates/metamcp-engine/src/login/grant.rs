@@ -1,4 +1,4 @@
-//! Tokens for what we have: a refresh token, a secret, a key. Refreshing happens once, whoever notices first.
+//! Token requests: refresh token and client credentials. A refresh happens once, whichever gateway notices first.
 
 use std::sync::Arc;
 
@@ -15,20 +15,20 @@ use super::{Login, LoginError};
 use crate::clock::unix_millis;
 
 impl Login {
-    /// A token other than the one that was shown: another gateway's, or a fresh one. One process at a time asks for
-    /// it, and only if nobody did meanwhile: a refresh token is often good for one use.
+    /// Replaces the token `shown`, by another gateway's or a fresh one. One process at a time requests it, and only if
+    /// none did meanwhile: a refresh token is often valid for one use.
     pub(super) async fn refresh(&self, shown: Option<&str>) -> Result<(), LoginError> {
-        let _turn = self.turn.lock().await;
+        let _lock = self.token_lock.lock().await;
         if self.has_other_than(shown) {
             return Ok(());
         }
-        let Some(record) = self.read_again().await? else {
-            return Err(LoginError::person("it wants a token"));
+        let Some(record) = self.reload().await? else {
+            return Err(LoginError::user_needed("it requires a token"));
         };
         if self.has_other_than(shown) {
             return Ok(());
         }
-        let ended = || LoginError::person("its token is not good any more");
+        let ended = || LoginError::user_needed("its token is no longer valid");
         if record.refresh.is_none() {
             return Err(ended());
         }
@@ -54,42 +54,42 @@ impl Login {
                 Err(LoginError::Unreachable { place: place.origin(), reason: why })
             }
             Some(GrantError::Invalid(why)) => {
-                // One that does not take turns may have been first; what it wrote is used, and nothing is deleted.
-                self.read_again().await?;
+                // A gateway that ignores the lock may have been first: use what it wrote, delete nothing.
+                self.reload().await?;
                 if self.has_other_than(shown) {
                     return Ok(());
                 }
-                Err(LoginError::person(format!("its login has ended ({why})")))
+                Err(LoginError::user_needed(format!("its login is no longer valid ({why})")))
             }
             Some(GrantError::UnknownClient) => {
-                Err(LoginError::person("its authorization server does not know us any more"))
+                Err(LoginError::user_needed("its authorization server no longer knows this client"))
             }
-            // Somebody logged out meanwhile, or in as another.
+            // Another process logged out meanwhile, or logged in with another account.
             None if matches!(error, AuthError::AuthorizationRequired) => {
-                Err(LoginError::person("it wants a token"))
+                Err(LoginError::user_needed("it requires a token"))
             }
             None => Err(http_client.explain(&error)),
         }
     }
 
-    /// Tokens for our own secret.
+    /// The client credentials grant.
     pub(super) async fn machine(
         &self,
         challenge: &Challenge,
         shown: Option<&str>,
     ) -> Result<(), LoginError> {
-        let _turn = self.turn.lock().await;
+        let _lock = self.token_lock.lock().await;
         let _lock = self.store.lock().await?;
-        let before = self.read_again().await?;
+        let before = self.reload().await?;
         if shown.is_some() && self.has_other_than(shown) {
             return Ok(());
         }
         let mut found = self.discover(challenge).await?;
-        let client = Client::written(&self.wishes, &found.methods())
-            .ok_or_else(|| LoginError::person("it has no `clientId`"))?;
+        let client = Client::written(&self.options, &found.methods())
+            .ok_or_else(|| LoginError::user_needed("`clientId` is not set"))?;
         let granted = before.map(|record| record.scopes).unwrap_or_default();
         let offered = found.manager.select_initial_scopes(&[]).await;
-        let scopes = oauth::scopes(challenge.scope.is_some(), &granted, &offered, &self.wishes);
+        let scopes = oauth::scopes(challenge.scope.is_some(), &granted, &offered, &self.options);
         let terms = Terms {
             issuer: found.issuer.clone(),
             resource: found.resource.clone(),
@@ -97,7 +97,7 @@ impl Login {
             client: client.clone(),
             scopes: scopes.clone(),
         };
-        if let Some(company) = &self.wishes.identity_provider {
+        if let Some(company) = &self.options.identity_provider {
             let tokens = self.enterprise_tokens(company, &found, &terms).await?;
             return self.keep(Record::new(terms, tokens)).await;
         }
@@ -120,14 +120,14 @@ impl Login {
         made.map(drop).map_err(|error| explain(&error))
     }
 
-    /// Whether there is another token than the one that was shown.
+    /// Whether there is another token than the one the server refused.
     fn has_other_than(&self, shown: Option<&str>) -> bool {
         self.known().record.as_ref().is_some_and(|record| Some(record.access.as_str()) != shown)
     }
 
-    /// Lets the carrier prove us where a key does.
+    /// Makes the HTTP client sign client assertions, if a key is configured.
     pub(super) fn prove(&self, client: &Client, issuer: &str, http_client: &HttpClientAdapter) {
-        if let (Method::Key, Some(key)) = (client.method, &self.wishes.private_key) {
+        if let (Method::Key, Some(key)) = (client.method, &self.options.private_key) {
             let (client, issuer) = (client.id.clone(), issuer.to_owned());
             http_client.prove_with(Signer { key: key.clone(), client, issuer });
         }
@@ -159,12 +159,12 @@ impl Terms {
         }
     }
 
-    /// As much of the authorization server's description as a refresh needs.
+    /// The part of the server metadata that a refresh needs.
     fn metadata(&self) -> AuthorizationMetadata {
         let mut metadata = AuthorizationMetadata::default();
         metadata.issuer = Some(self.issuer.clone());
         metadata.token_endpoint.clone_from(&self.token_endpoint);
-        // The SDK wants one, and nobody is sent there.
+        // The SDK requires one; nobody is sent there.
         metadata.authorization_endpoint.clone_from(&self.token_endpoint);
         metadata
     }
@@ -188,7 +188,7 @@ impl Record {
     }
 }
 
-/// The client as the SDK wants it.
+/// The client as the SDK configures it.
 pub(super) fn config(client: &Client, redirect: &str) -> OAuthClientConfig {
     let config = OAuthClientConfig::new(&client.id, redirect);
     match &client.secret {
@@ -200,10 +200,10 @@ pub(super) fn config(client: &Client, redirect: &str) -> OAuthClientConfig {
 pub(super) fn refused(error: &GrantError) -> LoginError {
     match error {
         GrantError::Invalid(why) | GrantError::Later(why) => {
-            LoginError::person(format!("its authorization server gives no token: {why}"))
+            LoginError::user_needed(format!("its authorization server issued no token: {why}"))
         }
-        GrantError::UnknownClient => {
-            LoginError::person("its authorization server does not know us; check `clientId`")
-        }
+        GrantError::UnknownClient => LoginError::user_needed(
+            "its authorization server does not know this client; check `clientId`",
+        ),
     }
 }

@@ -1,5 +1,5 @@
-//! Carries every request of the SDK over our own way out: guarded, bounded, put right on the way, and remembered in our
-//! words, because the SDK's errors are text without the facts.
+//! The HTTP client behind the SDK: SSRF-guarded and bounded. It corrects requests and responses on the way, and records
+//! errors as types, because the SDK passes on only text.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -18,41 +18,41 @@ use tokio::time::timeout;
 use super::{LoginError, chain, client_assertion};
 use crate::web::{self, Outgoing, Web};
 
-/// How long each of them may take.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// Redirects that are followed for one document.
-const REDIRECTS: usize = 3;
+/// Time limit of each request.
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Redirects followed for one document.
+const MAX_REDIRECTS: usize = 3;
 
-/// See the module. One is made for each thing that is done.
+/// One is made for each operation.
 pub(super) struct HttpClientAdapter {
     web: Web,
     target: AuthTarget,
-    /// The resource, exactly as its server writes it.
+    /// The resource identifier, exactly as its server spells it.
     resource: OnceLock<String>,
-    /// What signs for us, where that is wanted.
+    /// Signs client assertions, if a key is configured.
     signer: OnceLock<Signer>,
     observed: Mutex<Observed>,
 }
 
-/// Who is asked.
+/// What the requests are for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AuthTarget {
-    /// Whoever lets people into this server.
+    /// Authorization by a user.
     User(Address),
-    /// The same for programs, which nobody has to agree to.
+    /// Client credentials, without a user.
     Machine(Address),
-    /// A company, for its word: its answers hold what is no token for us.
+    /// An identity provider: its responses are not tokens for us.
     Enterprise,
 }
 
-/// A key of ours, and for whom it signs.
+/// A private key, and the authorization server it signs for.
 pub(super) struct Signer {
     pub(super) key: PathBuf,
     pub(super) client: String,
     pub(super) issuer: String,
 }
 
-/// What was heard on the way.
+/// What was seen in the responses.
 #[derive(Default)]
 struct Observed {
     trouble: Option<LoginError>,
@@ -74,67 +74,68 @@ impl HttpClientAdapter {
         }
     }
 
-    /// From now on the resource is named so.
+    /// Sets the resource identifier for later requests.
     pub(super) fn name_resource(&self, resource: &str) {
         self.resource.get_or_init(|| resource.to_owned());
     }
 
-    /// From now on we prove ourselves so.
+    /// Signs client assertions in later requests.
     pub(super) fn prove_with(&self, signer: Signer) {
         self.signer.get_or_init(|| signer);
     }
 
-    /// Remembers what went wrong elsewhere.
+    /// Records an error from elsewhere.
     pub(super) fn note(&self, trouble: LoginError) {
         self.observed().trouble = Some(trouble);
     }
 
-    /// What went wrong on the way.
+    /// The error that was recorded.
     pub(super) fn trouble(&self) -> Option<LoginError> {
         self.observed().trouble.take()
     }
 
-    /// The name that was given to us.
+    /// The client that was registered.
     pub(super) fn registered(&self) -> Option<Client> {
         self.observed().registered.clone()
     }
 
-    /// What the server called itself.
+    /// The resource identifier of the server's metadata.
     pub(super) fn resource(&self) -> Option<String> {
         self.observed().resource.clone()
     }
 
-    /// Why there were no tokens, if the server said so.
+    /// Why no tokens were issued, if the server said so.
     pub(super) fn grant_error(&self) -> Option<GrantError> {
         self.observed().grant.take()
     }
 
-    /// What was refused, in the words of whoever did.
+    /// The server's own text of a refusal.
     pub(super) fn refusal(&self) -> Option<String> {
         self.observed().refusal.take()
     }
 
-    /// Why the SDK gave up.
+    /// The error behind a failure of the SDK.
     pub(super) fn explain(&self, error: &AuthError) -> LoginError {
-        const SERVER: &str = "authorization server's description";
+        const SERVER: &str = "authorization server metadata";
         if let Some(trouble) = self.trouble() {
             return trouble;
         }
         let document = |what, why: &str| OAuthError::document(what, why).into();
         match error {
-            AuthError::PkceUnsupported => document(SERVER, "it does not know PKCE with S256"),
-            AuthError::InvalidScope(_) => document(SERVER, "it does not give out codes"),
+            AuthError::PkceUnsupported => document(SERVER, "it does not support PKCE with S256"),
+            AuthError::InvalidScope(_) => {
+                document(SERVER, "it does not support authorization codes")
+            }
             AuthError::AuthorizationServerMismatch { .. }
             | AuthError::AuthorizationServerMissingIssuer { .. } => {
-                document(SERVER, "it is another's")
+                document(SERVER, "its issuer does not match")
             }
             AuthError::NoAuthorizationSupport => OAuthError::NoServer.into(),
-            AuthError::MetadataError(why) => {
-                document("description of how to log in", &bounded(why))
-            }
-            other => {
-                LoginError::person(format!("its login failed: {}", bounded(&other.to_string())))
-            }
+            AuthError::MetadataError(why) => document("protected resource metadata", &bounded(why)),
+            other => LoginError::user_needed(format!(
+                "its login failed: {}",
+                bounded(&other.to_string())
+            )),
         }
     }
 
@@ -156,7 +157,7 @@ impl HttpClientAdapter {
         self.form(&place, parts.headers, body).await
     }
 
-    /// A document about logins.
+    /// Fetches a metadata document.
     async fn document(
         &self,
         place: &Address,
@@ -165,17 +166,17 @@ impl HttpClientAdapter {
         if let AuthTarget::User(server) | AuthTarget::Machine(server) = &self.target
             && server == place
         {
-            // The server has just refused us, and the SDK has its words; asked again it might begin a stream.
+            // The server has just refused us, and the SDK has that challenge; a second request might open a stream.
             return Ok(answered(StatusCode::UNAUTHORIZED, Vec::new()));
         }
         let response = self.send(Method::GET, place, headers, Vec::new()).await?;
         let status = response.status();
         let mut observed = self.observed();
         observed.redirects = if status.is_redirection() { observed.redirects + 1 } else { 0 };
-        let reason = if observed.redirects > REDIRECTS {
-            "it sends us on and on".to_owned()
+        let reason = if observed.redirects > MAX_REDIRECTS {
+            "too many redirects".to_owned()
         } else if status.is_server_error() {
-            format!("it answers HTTP {}", status.as_u16())
+            format!("HTTP {}", status.as_u16())
         } else {
             let (parts, body) = response.into_parts();
             let body =
@@ -185,7 +186,7 @@ impl HttpClientAdapter {
         Err(LoginError::Unreachable { place: place.origin(), reason })
     }
 
-    /// The document as the SDK can read it; notes what the SDK keeps to itself.
+    /// The document in a form the SDK can read; records what the SDK does not return.
     fn readable(&self, observed: &mut Observed, body: Vec<u8>) -> Vec<u8> {
         let Ok(mut document) = serde_json::from_slice::<Value>(&body) else { return body };
         if let Some(resource) = document.get("resource").and_then(Value::as_str) {
@@ -195,14 +196,14 @@ impl HttpClientAdapter {
         if let (AuthTarget::Machine(_), true, Some(token)) =
             (&self.target, unopened, document.get("token_endpoint").cloned())
         {
-            // One that lets only programs in has none, and the SDK does without none. No person ever goes there.
+            // A server for client credentials only has none, but the SDK requires one. No user ever goes there.
             document["authorization_endpoint"] = token;
             return document.to_string().into_bytes();
         }
         body
     }
 
-    /// What makes us known.
+    /// Dynamic client registration.
     async fn registration(
         &self,
         place: &Address,
@@ -213,7 +214,7 @@ impl HttpClientAdapter {
         let mut response = self.send(Method::POST, place, headers.clone(), body).await?;
         let rights = asked.as_object_mut().and_then(|asked| asked.remove("scope"));
         if response.status() == StatusCode::BAD_REQUEST && rights.is_some() {
-            // Some register nobody who names rights that are the server's and not their own.
+            // Some servers refuse to register a client that names the resource server's scopes.
             let body = asked.to_string().into_bytes();
             response = self.send(Method::POST, place, headers, body).await?;
         }
@@ -230,7 +231,7 @@ impl HttpClientAdapter {
         Ok(answered(status, document.to_string().into_bytes()))
     }
 
-    /// What brings tokens.
+    /// A token request.
     async fn form(
         &self,
         place: &Address,
@@ -259,14 +260,14 @@ impl HttpClientAdapter {
             Ok(tokens) => Ok(answered(StatusCode::OK, tokens.document().to_string().into_bytes())),
             Err(error) => {
                 self.observed().grant = Some(error);
-                // What is wrong with a good answer is known here; the SDK is to see that it is none.
+                // The response was a success but is unusable: the SDK has to see an error.
                 let status = if status.is_success() { StatusCode::BAD_GATEWAY } else { status };
                 Ok(answered(status, response.into_body()))
             }
         }
     }
 
-    /// One request and its whole answer. No redirect is followed here: what is posted is secret.
+    /// One request and its whole response. No redirect is followed: the body contains secrets.
     async fn send(
         &self,
         method: Method,
@@ -281,15 +282,16 @@ impl HttpClientAdapter {
             let response = self.web.send(request).await;
             let response = response.map_err(|error| LoginError::unreachable(place, error))?;
             let (status, location) = (response.status(), response.headers().get(LOCATION).cloned());
-            // What is too long or breaks off is as good as nothing.
-            let document = web::whole(response.into_body(), MAX_DOCUMENT).await.unwrap_or_default();
+            // A body that is too long or breaks off counts as empty.
+            let document =
+                web::read_body(response.into_body(), MAX_DOCUMENT).await.unwrap_or_default();
             let mut answer = answered(status, document.to_vec());
             if let Some(location) = location {
                 answer.headers_mut().insert(LOCATION, location);
             }
             Ok(answer)
         };
-        timeout(PATIENCE, exchange).await.map_err(|_| slow(place))?
+        timeout(REQUEST_TIMEOUT, exchange).await.map_err(|_| slow(place))?
     }
 
     fn observed(&self) -> MutexGuard<'_, Observed> {
@@ -309,7 +311,7 @@ impl OAuthHttpClient for HttpClientAdapter {
     }
 }
 
-/// Nothing of a login goes where somebody could listen.
+/// Refuses addresses over which credentials could be read on the way.
 pub(super) fn confidential(place: &Address) -> Result<(), LoginError> {
     if place.is_confidential() {
         return Ok(());
@@ -319,13 +321,10 @@ pub(super) fn confidential(place: &Address) -> Result<(), LoginError> {
 }
 
 pub(super) fn slow(place: &Address) -> LoginError {
-    LoginError::Unreachable {
-        place: place.origin(),
-        reason: "it does not answer in time".to_owned(),
-    }
+    LoginError::Unreachable { place: place.origin(), reason: "no response in time".to_owned() }
 }
 
-/// Words that hold a stranger's, on one line.
+/// A text that quotes a server, bounded and on one line.
 fn bounded(words: &str) -> String {
     words.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(300).collect()
 }

@@ -1,4 +1,4 @@
-//! The key to what is remembered of logins: in the keyring of the system, or in a file beside the tokens.
+//! The encryption key of stored logins: in the system keyring, or in a file beside the tokens.
 //!
 //! Only the key goes into the keyring. Tokens change with every refresh, for all gateways at once, and some are longer
 //! than a keyring takes; a key is made once, and read once by each process that needs it.
@@ -12,22 +12,20 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use metamcp_config::settings::TokenStore;
 
 use super::LoginError;
-use super::store::{FOLDER, blocking, random, turn};
+use super::store::{FOLDER, blocking, lock_file, random};
 use crate::files::{Directory, FileError};
 use crate::secrets;
 
-/// The file, where it is one.
 const FILE: &str = "key";
-/// What the keyring knows us by.
 const SERVICE: &str = "metamcp";
-/// How long a keyring may take that nobody asked for: calls wait meanwhile.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// The same where it was asked for: a person may have to unlock it.
-const PERSON: Duration = Duration::from_secs(30);
+/// Timeout of a keyring that nobody configured: calls wait meanwhile.
+const KEYRING_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of a configured keyring: the user may have to unlock it.
+const UNLOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) type Key = [u8; 32];
 
-/// See the module.
+/// The key of one home, read once.
 #[derive(Clone)]
 pub(super) struct Keys {
     home: PathBuf,
@@ -53,7 +51,7 @@ impl Keys {
         }
         let found = match self.in_file().await? {
             Some(key) if self.place == TokenStore::Keyring => {
-                self.hand_to_keyring(&key).await?;
+                self.store_in_keyring(&key).await?;
                 let home = self.home.clone();
                 blocking(move || match folder(&home)? {
                     Some(folder) => folder.remove(FILE),
@@ -68,20 +66,21 @@ impl Keys {
         Ok(found.map(|key| *self.known.get_or_init(|| key)))
     }
 
-    /// The key; made by whoever needs it first.
+    /// The key; the first process that needs it creates it.
     pub(super) async fn find_or_make(&self) -> Result<Key, LoginError> {
         if let Some(key) = self.find().await? {
             return Ok(key);
         }
-        let _turn = turn(&self.home, "key.lock").await?;
+        let _lock = lock_file(&self.home, "key.lock").await?;
         if let Some(key) = self.find().await? {
             return Ok(key);
         }
-        let key = random::<32>().ok_or_else(|| LoginError::person("there is no randomness"))?;
+        let key = random::<32>()
+            .ok_or_else(|| LoginError::user_needed("the system has no random numbers"))?;
         let in_keyring = match self.place {
             TokenStore::File => false,
-            TokenStore::Keyring => self.hand_to_keyring(&key).await.map(|()| true)?,
-            TokenStore::Auto => secrets::has_keyring() && self.hand_to_keyring(&key).await.is_ok(),
+            TokenStore::Keyring => self.store_in_keyring(&key).await.map(|()| true)?,
+            TokenStore::Auto => secrets::has_keyring() && self.store_in_keyring(&key).await.is_ok(),
         };
         if !in_keyring {
             let home = self.home.clone();
@@ -112,18 +111,18 @@ impl Keys {
         if !wanted {
             return None;
         }
-        // That there is none and that it cannot be asked look the same from here.
-        let text = secrets::kept(SERVICE, &self.account(), self.patience()).await.ok()?;
+        // No entry and no keyring look the same from here.
+        let text = secrets::kept(SERVICE, &self.account(), self.timeout()).await.ok()?;
         URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok()
     }
 
-    async fn hand_to_keyring(&self, key: &Key) -> Result<(), LoginError> {
+    async fn store_in_keyring(&self, key: &Key) -> Result<(), LoginError> {
         let (account, text) = (self.account(), URL_SAFE_NO_PAD.encode(key));
         let keyring = |why| LoginError::Keyring { why };
-        secrets::keep(SERVICE, &account, &text, self.patience()).await.map_err(keyring)?;
-        let back = secrets::kept(SERVICE, &account, self.patience()).await.map_err(keyring)?;
+        secrets::keep(SERVICE, &account, &text, self.timeout()).await.map_err(keyring)?;
+        let back = secrets::kept(SERVICE, &account, self.timeout()).await.map_err(keyring)?;
         if back != text {
-            return Err(keyring("it does not give back what it was given".to_owned()));
+            return Err(keyring("it returned another value than was stored".to_owned()));
         }
         Ok(())
     }
@@ -133,8 +132,8 @@ impl Keys {
         self.home.display().to_string()
     }
 
-    fn patience(&self) -> Duration {
-        if self.place == TokenStore::Keyring { PERSON } else { PATIENCE }
+    fn timeout(&self) -> Duration {
+        if self.place == TokenStore::Keyring { UNLOCK_TIMEOUT } else { KEYRING_TIMEOUT }
     }
 }
 

@@ -1,13 +1,13 @@
-//! What a login needs beside the official SDK, each a pure function: its protocol is the SDK's, which `engine::login` drives.
-//! Owns: bounds on what strangers say, ways of clients that the SDK does not have, the choice of rights.      Never: sends, waits, reads a clock, makes a random number.
-//! In: visits, answers and addresses of servers.  Out: what of them is believed, forms put right, or why not.
+//! What a login needs beside the official SDK, as pure functions; `engine::login` drives the SDK, which speaks the protocol.
+//! Owns: bounds on untrusted input, client authentication the SDK lacks, the choice of scopes.      Never: sends, waits, reads a clock, makes a random number.
+//! In: callbacks, responses and addresses of servers.  Out: validated values, corrected forms, or why not.
 //! Tests: below and in each file; `metamcp/tests/remote/login.rs` with a server of its own.
 //!
-//! Why each is here: `answer` because the SDK keeps no bounds within a document, refuses answers that differ in trifles
-//! (a lifetime in quotes, no `token_type`, no `redirect_uris`) and tells errors in words of its own; `endpoint` because it
-//! takes every address for good; `client` because it would ask for rights that nobody named, and cannot be told how a
-//! client proves itself; `form` and `assertion` because its signed proofs need a C library and serve one grant of three
-//! (ours are signed in `engine::jwt`).
+//! Why each is here: `answer` because the SDK does not bound the values in a document, refuses responses over trifles (a
+//! quoted lifetime, no `token_type`, no `redirect_uris`) and reports errors as text; `endpoint` because it accepts any
+//! address; `client` because it would request scopes that nobody named and cannot be given the authentication method;
+//! `form` and `assertion` because its client assertions need a C library and serve one of three grants (ours are signed
+//! in `engine::jwt`).
 
 mod answer;
 mod assertion;
@@ -21,54 +21,40 @@ pub use client::{Client, Method, scopes};
 pub use endpoint::endpoint;
 pub use form::amended;
 
-/// Longest document about logins that is read.
+/// Longest document read.
 pub const MAX_DOCUMENT: usize = 1024 * 1024;
 
-/// Longest text of theirs that is kept or passed on.
+/// Longest value accepted from a document.
 const MAX_TEXT: usize = 16 * 1024;
 
 /// Why a login cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OAuthError {
-    /// A document is not what it should be.
-    #[error("its {what} cannot be used: {why}")]
-    Document {
-        /// Which document.
-        what: &'static str,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// Nobody says who may let us in.
-    #[error("it does not say where to log in")]
+    /// A response or metadata document is invalid.
+    #[error("its {what} is invalid: {why}")]
+    Document { what: &'static str, why: String },
+    /// No authorization server is named.
+    #[error("it names no authorization server")]
     NoServer,
-    /// It does not want us as a client.
+    /// Dynamic registration was refused.
     #[error(
-        "its authorization server {issuer} does not register us: {why}; put the `clientId` it gave you into `oauth`"
+        "its authorization server {issuer} refused to register a client: {why}; set `clientId` under `oauth`"
     )]
-    NotRegistered {
-        /// Which server.
-        issuer: String,
-        /// What it says.
-        why: String,
-    },
-    /// There is no way to become known to the authorization server.
+    NotRegistered { issuer: String, why: String },
+    /// Dynamic registration is not supported.
     #[error(
-        "its authorization server {issuer} registers nobody by itself; put the `clientId` it gave you into `oauth`"
+        "its authorization server {issuer} does not support dynamic client registration; set `clientId` under `oauth`"
     )]
-    Unregistered {
-        /// Which server.
-        issuer: String,
-    },
+    Unregistered { issuer: String },
 }
 
 impl OAuthError {
-    /// One about a document.
     pub fn document(what: &'static str, why: impl Into<String>) -> OAuthError {
         OAuthError::Document { what, why: why.into() }
     }
 }
 
-/// Text as it stands in a query or a form.
+/// Percent-encoding for a query or a form.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -82,7 +68,7 @@ pub fn escaped(text: &str) -> String {
     escaped
 }
 
-/// The text behind what stands in a query.
+/// Percent-decoding of a query.
 fn unescaped(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -1,8 +1,8 @@
-//! What is remembered of a login, encrypted, in a file of its own that only its user can read.
+//! A stored login: an encrypted file for each server, readable only by its user.
 //!
-//! Its name is the server's; inside, each authorization server has an entry of its own, so that what one gave is never
-//! shown to another. Where the key is, `key.rs` says: in the system's keyring, or beside the tokens, which keeps them out
-//! of backups of single files, of searches and of screens, though not from whoever can read both.
+//! Its name is a hash of the server's address. Each authorization server has its own entry, so that one's tokens are never
+//! sent to another. The key (`key.rs`) is in the system keyring, or beside the tokens; there it protects them from backups
+//! of single files, from searches and from screens, but not from a process that can read both.
 
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
@@ -20,20 +20,20 @@ use super::key::{Key, Keys};
 use crate::files::{Directory, FileError, component};
 
 pub(super) const FOLDER: &str = "tokens";
-/// Largest file that is read.
+/// Largest file read.
 const MAX_FILE: u64 = 1024 * 1024;
-/// The format; another one is not read.
+/// The file format; other versions are not read.
 const FORMAT: u8 = 1;
-/// How long others may hold the lock: longer than a refresh may take.
-const LONGEST_TURN: Duration = Duration::from_secs(15);
+/// Lock timeout: longer than a refresh may take.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(15);
 /// How often the lock is tried.
-const TRY_AGAIN: Duration = Duration::from_millis(20);
+const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// One login.
+/// One stored login.
 #[derive(Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) issuer: String,
-    /// What the server calls itself.
+    /// The resource identifier, as the server spells it.
     pub(super) resource: String,
     pub(super) token_endpoint: String,
     pub(super) client_id: String,
@@ -41,7 +41,6 @@ pub(super) struct Record {
     pub(super) client_method: String,
     pub(super) access: String,
     pub(super) refresh: Option<String>,
-    /// Milliseconds since 1970.
     pub(super) ends_at_ms: Option<u64>,
     pub(super) scopes: Vec<String>,
 }
@@ -61,12 +60,11 @@ impl Record {
 
 #[derive(Default, Serialize, Deserialize)]
 struct Content {
-    /// The issuer whose entry counts.
+    /// The issuer whose entry is in use.
     current: String,
     entries: BTreeMap<String, Record>,
 }
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Store {
     home: PathBuf,
@@ -74,20 +72,19 @@ pub(super) struct Store {
     keys: Keys,
 }
 
-/// A turn; given back when dropped, or when the process ends.
+/// The lock; released when dropped, or when the process ends.
 #[derive(Debug)]
 pub(super) struct LockGuard {
     _file: File,
 }
 
 impl Store {
-    /// For one server.
     pub(super) fn new(home: &Path, server: &Address, keys: Keys) -> Store {
         let place = format!("{}{}", server.origin(), server.path());
         Store { home: home.to_owned(), name: component(&place), keys }
     }
 
-    /// What is remembered; what is damaged is as good as nothing.
+    /// The stored login; a damaged file counts as none.
     pub(super) async fn read(&self) -> Result<Option<Record>, LoginError> {
         let Some(sealed) = self.sealed().await? else { return Ok(None) };
         let Some(key) = self.keys.find().await? else { return Ok(None) };
@@ -95,7 +92,7 @@ impl Store {
         Ok(content.and_then(|mut content| content.entries.remove(&content.current)))
     }
 
-    /// Remembers a login in place of the one with the same authorization server.
+    /// Stores a login in place of the one from the same authorization server.
     pub(super) async fn write(&self, record: &Record) -> Result<(), LoginError> {
         let key = self.keys.find_or_make().await?;
         let sealed = self.sealed().await?;
@@ -105,7 +102,7 @@ impl Store {
         content.entries.insert(record.issuer.clone(), record.clone());
         let plain = serde_json::to_vec(&content).unwrap_or_default();
         let sealed = seal(&key, &self.name, plain)
-            .ok_or_else(|| LoginError::person("its token cannot be encrypted"))?;
+            .ok_or_else(|| LoginError::user_needed("its token cannot be encrypted"))?;
         let store = self.clone();
         blocking(move || {
             let home = Directory::home_or_create(&store.home)?;
@@ -114,7 +111,7 @@ impl Store {
         .await
     }
 
-    /// Forgets everything of this server.
+    /// Deletes all logins at this server.
     pub(super) async fn remove(&self) -> Result<(), LoginError> {
         let store = self.clone();
         blocking(move || match store.folder()? {
@@ -124,9 +121,9 @@ impl Store {
         .await
     }
 
-    /// Takes a turn among all gateways of this user.
+    /// Locks the login against all other gateways of this user.
     pub(super) async fn lock(&self) -> Result<LockGuard, LoginError> {
-        turn(&self.home, &format!("{}.lock", self.name)).await
+        lock_file(&self.home, &format!("{}.lock", self.name)).await
     }
 
     fn file(&self) -> String {
@@ -140,7 +137,7 @@ impl Store {
         }
     }
 
-    /// What lies in the file.
+    /// The encrypted file.
     async fn sealed(&self) -> Result<Option<Vec<u8>>, LoginError> {
         let store = self.clone();
         blocking(move || {
@@ -155,19 +152,19 @@ impl Store {
     }
 }
 
-/// A turn at a file of that name.
-pub(super) async fn turn(home: &Path, name: &str) -> Result<LockGuard, LoginError> {
+/// Locks the file of that name.
+pub(super) async fn lock_file(home: &Path, name: &str) -> Result<LockGuard, LoginError> {
     let (place, file) = (home.to_owned(), name.to_owned());
     let file = blocking(move || {
         let home = Directory::home_or_create(&place)?;
-        home.inside_or_create(FOLDER)?.turnstile(&file)
+        home.inside_or_create(FOLDER)?.open_lock(&file)
     })
     .await?;
-    let end = Instant::now() + LONGEST_TURN;
+    let end = Instant::now() + LOCK_TIMEOUT;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(LockGuard { _file: file }),
-            Err(TryLockError::WouldBlock) if Instant::now() < end => sleep(TRY_AGAIN).await,
+            Err(TryLockError::WouldBlock) if Instant::now() < end => sleep(LOCK_INTERVAL).await,
             Err(TryLockError::WouldBlock) => return Err(LoginError::Busy),
             Err(TryLockError::Error(source)) => {
                 let path = home.join(FOLDER).join(name);
@@ -177,7 +174,7 @@ pub(super) async fn turn(home: &Path, name: &str) -> Result<LockGuard, LoginErro
     }
 }
 
-/// Work on files, which may be slow.
+/// Runs file access on a blocking thread.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, LoginError> {
@@ -208,7 +205,7 @@ fn open(key: &Key, name: &str, sealed: &[u8]) -> Option<Vec<u8>> {
     Some(plain.to_vec())
 }
 
-/// Random bytes; nothing where the system has none.
+/// Random bytes; nothing if the system has none.
 pub(super) fn random<const N: usize>() -> Option<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).ok()?;
@@ -242,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_kept_is_read_by_another_process_and_by_nobody_else() {
+    async fn a_stored_login_is_encrypted_private_and_shared_between_processes() {
         let home = tempfile::tempdir().unwrap();
         let mine = store(home.path(), "https://a/mcp");
         assert_eq!(mine.read().await.unwrap(), None);
@@ -267,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_authorization_server_has_its_own_entry_and_damage_is_no_token() {
+    async fn each_authorization_server_has_its_own_entry_and_damage_is_ignored() {
         let home = tempfile::tempdir().unwrap();
         let mine = store(home.path(), "https://a/mcp");
         mine.write(&record("https://one", "1")).await.unwrap();
@@ -287,7 +284,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn turns_are_taken_one_after_the_other() {
+    async fn the_lock_is_exclusive() {
         let home = tempfile::tempdir().unwrap();
         let mine = store(home.path(), "https://a/mcp");
         let first = mine.lock().await.unwrap();

@@ -1,6 +1,6 @@
-//! The tokens that logins of this process hold or held, for whoever keeps secrets out of what a model gets to see.
-//! Owns: their values, while the process runs.      Never: writes or prints one.
-//! In: every record that is read or kept.  Out: secrets, and a number that changes with them.
+//! All tokens this process uses or used, for redaction.
+//! Owns: their values, in memory.      Never: writes or prints one.
+//! In: every record read or stored.  Out: secrets, and a version that changes with them.
 //! Tests: below; `metamcp/tests/remote/login.rs`.
 
 use std::collections::VecDeque;
@@ -11,10 +11,9 @@ use parking_lot::Mutex;
 
 use super::store::Record;
 
-/// Most values remembered. A token that was replaced is remembered for a while, since a server may still repeat it.
-const MOST: usize = 256;
+/// Most values remembered. A replaced token is remembered for a while, since a server may still repeat it.
+const MAX_TOKENS: usize = 256;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Tokens {
     values: Mutex<VecDeque<Secret>>,
@@ -34,7 +33,7 @@ impl Tokens {
             if known.iter().any(|secret| secret.expose() == value) {
                 continue;
             }
-            if known.len() == MOST {
+            if known.len() == MAX_TOKENS {
                 known.pop_front();
             }
             known.push_back(Secret::new(name, value.as_str()));
@@ -42,12 +41,10 @@ impl Tokens {
         }
     }
 
-    /// Changes whenever there is another value.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// All of them.
     pub fn secrets(&self) -> Vec<Secret> {
         self.values.lock().iter().cloned().collect()
     }
@@ -90,7 +87,8 @@ mod tests {
         let clean = redactor.redact(said);
         assert_eq!(clean.removed, 3);
         assert!(String::from_utf8_lossy(&clean.json).contains("someone"));
-        (0..10 * MOST).for_each(|number| tokens.note(&record(&format!("token-number-{number}"))));
-        assert_eq!(tokens.secrets().len(), MOST);
+        (0..10 * MAX_TOKENS)
+            .for_each(|number| tokens.note(&record(&format!("token-number-{number}"))));
+        assert_eq!(tokens.secrets().len(), MAX_TOKENS);
     }
 }

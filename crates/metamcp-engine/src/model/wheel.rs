@@ -1,35 +1,31 @@
-//! One file out of a wheel, which is a zip: stored or deflated, no other kind, every place checked before it is looked at.
-//! Nothing of it is believed that the directory at its end does not say.
+//! Reads one file from a wheel, which is a zip: stored or deflated only, every offset checked before use. Only the central
+//! directory at the end of the file is trusted.
 
 use std::io::Read;
 
 use flate2::read::DeflateDecoder;
 
-/// The end of the directory without a comment.
+/// The end-of-directory record without a comment.
 const END: usize = 22;
-/// The longest comment that a zip can have.
+/// The longest comment of a zip.
 const MAX_COMMENT: usize = u16::MAX as usize;
 /// Most files; the wheel has twenty.
 const MAX_FILES: usize = 1000;
 
-/// Why nothing can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadWheel {
-    /// Not a zip, or one of a kind that no wheel is.
-    #[error("it is not a zip file that can be read")]
+    /// Not a zip, or with features that no wheel uses.
+    #[error("it is not a readable zip file")]
     NotOne,
-    /// The file is not inside.
-    #[error("a file that should be inside is missing")]
+    #[error("it lacks a required file")]
     Missing,
-    /// The file is larger than it may be.
-    #[error("a file inside is too large")]
+    #[error("it contains a file that is too large")]
     TooLarge,
-    /// What is inside does not unpack to what it should.
-    #[error("a file inside is damaged")]
+    #[error("it contains a damaged file")]
     Damaged,
 }
 
-/// One entry of the directory.
+/// One entry of the central directory.
 struct Entry {
     method: u16,
     packed: u32,
@@ -37,7 +33,7 @@ struct Entry {
     start: u32,
 }
 
-/// The file of that name, if it has no more than `most` bytes.
+/// The content of the file of that name, of at most `most` bytes.
 pub(super) fn entry(archive: &[u8], name: &str, most: u64) -> Result<Vec<u8>, BadWheel> {
     let entry = find(archive, name)?;
     if u64::from(entry.unpacked) > most {
@@ -49,7 +45,7 @@ pub(super) fn entry(archive: &[u8], name: &str, most: u64) -> Result<Vec<u8>, Ba
         0 => packed.to_vec(),
         8 => {
             let mut bytes = Vec::new();
-            // One more than it should have shows that it has too many.
+            // Reading one byte more than declared reveals a wrong size.
             let unpacked = DeflateDecoder::new(packed).take(u64::from(entry.unpacked) + 1);
             { unpacked }.read_to_end(&mut bytes).map_err(|_| BadWheel::Damaged)?;
             bytes
@@ -70,11 +66,11 @@ fn find(archive: &[u8], name: &str) -> Result<Entry, BadWheel> {
     Err(BadWheel::Missing)
 }
 
-/// How many entries the directory has, and its bytes.
+/// The number of entries in the central directory, and its bytes.
 fn directory(archive: &[u8]) -> Option<(usize, &[u8])> {
     let from = archive.len().saturating_sub(END + MAX_COMMENT);
     let last = archive.len().checked_sub(END)?;
-    // The comment must reach exactly to the end: what merely looks like a directory in one is none.
+    // The comment must end exactly at the end of the file: a fake directory inside a comment does not count.
     let end = (from..=last)
         .rev()
         .map(|at| &archive[at..])
@@ -87,7 +83,7 @@ fn directory(archive: &[u8]) -> Option<(usize, &[u8])> {
     Some((count, archive.get(start..start.checked_add(size)?)?))
 }
 
-/// Goes past one entry; it is told if it has the name.
+/// Skips one entry; returns it if it has the name.
 fn next(directory: &mut &[u8], name: &str) -> Option<Option<Entry>> {
     let own = *directory;
     if !own.starts_with(b"PK\x01\x02") {
@@ -100,7 +96,7 @@ fn next(directory: &mut &[u8], name: &str) -> Option<Option<Entry>> {
     if its_name != name.as_bytes() {
         return Some(None);
     }
-    // The lowest bit says that it is encrypted.
+    // The lowest bit means encrypted.
     let entry = (short(head, 8)? & 1 == 0).then_some(Entry {
         method: u16::try_from(short(head, 10)?).ok()?,
         packed: long(head, 20)?,
@@ -110,7 +106,7 @@ fn next(directory: &mut &[u8], name: &str) -> Option<Option<Entry>> {
     entry.map(Some)
 }
 
-/// The bytes of an entry as they lie in the file, behind a head of their own.
+/// The compressed bytes of an entry, after its local header.
 fn packed<'a>(archive: &'a [u8], name: &str, entry: &Entry) -> Option<&'a [u8]> {
     let own = archive.get(entry.start as usize..)?;
     let (head, rest) = own.split_at_checked(30)?;
@@ -191,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_zip_is_refused() {
+    fn a_file_that_is_not_a_zip_is_refused() {
         let zip = zipped();
         for bad in [&b""[..], b"PK", &zip[..zip.len() - 1], &zip[1..]] {
             assert!(entry(bad, "b", 1000).is_err());
@@ -202,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_hostile_zip_never_gives_more_than_was_allowed(
+        fn a_hostile_zip_never_exceeds_the_size_limit(
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..10),
             cut in any::<Option<prop::sample::Index>>(),
         ) {

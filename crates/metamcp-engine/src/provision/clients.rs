@@ -1,5 +1,5 @@
-//! The user's own package clients, asked about packages. No shell, no package code, bounded in time and output; where
-//! they look, through which mirror and proxy, is theirs to know.
+//! The user's own package clients (npm, node, docker), as subprocesses: no shell, no package code, bounded in time and
+//! output. Registries, mirrors and proxies are theirs to configure.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -20,19 +20,19 @@ use tokio::process::Command;
 use super::{images, python};
 use crate::files::{Directory, FileError};
 
-/// To look something up.
-pub(super) const LOOK: Duration = Duration::from_secs(30);
-/// To resolve everything a package needs, which fetches the description of each part.
-pub(super) const RESOLVE: Duration = Duration::from_secs(180);
-/// To fetch and unpack all of it.
-pub(super) const FETCH: Duration = Duration::from_secs(300);
-/// Most of the output that is read; descriptions of packages with a thousand versions are a few megabytes.
+/// Time limit of a lookup.
+pub(super) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time limit of dependency resolution, which downloads the metadata of each package.
+pub(super) const RESOLVE_TIMEOUT: Duration = Duration::from_secs(180);
+/// Time limit of the download.
+pub(super) const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(300);
+/// Most output read; metadata of packages with a thousand versions has a few megabytes.
 const MAX_OUTPUT: u64 = 32 * 1024 * 1024;
-/// Most of the complaints that are read.
-const MAX_COMPLAINT: usize = 600;
-/// The same of one behind walls, in lines.
-const LINES_OF_COMPLAINT: usize = 20;
-/// What keeps clients from asking, from colours and from news about themselves.
+/// Most error output read.
+const MAX_ERROR_CHARS: usize = 600;
+/// The same of a sandboxed one, in lines.
+const MAX_ERROR_LINES: usize = 20;
+/// Disables prompts, colours and update notices.
 const QUIET: [(&str, &str); 5] = [
     ("NO_COLOR", "1"),
     ("PIP_NO_INPUT", "1"),
@@ -40,67 +40,43 @@ const QUIET: [(&str, &str); 5] = [
     ("UV_NO_PROGRESS", "1"),
     ("npm_config_update_notifier", "false"),
 ];
-/// How long a resolved lock is used again, so that a plan stays the same while a person thinks about it.
-const LOCK_LASTS: u64 = 24 * 60 * 60 * 1000;
-/// Largest lock.
+/// How long a lock is reused, so that a plan stays the same while a person reads it.
+const LOCK_TTL_MS: u64 = 24 * 60 * 60 * 1000;
 const MAX_LOCK: u64 = 16 * 1024 * 1024;
 
 pub(super) const NPM: &str = if cfg!(windows) { "npm.cmd" } else { "npm" };
 const NODE: &str = "node";
 pub(super) const PYTHON: &str = if cfg!(windows) { "python" } else { "python3" };
 
-/// Why a client could not say.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// It is not on this machine.
-    #[error("{program} is not installed, and it is what brings such servers here")]
-    Missing {
-        /// Which.
-        program: String,
-    },
-    /// It did not end.
-    #[error("{program} did not end within {}", text::duration(*limit))]
-    TimedOut {
-        /// Which.
-        program: String,
-        /// The limit.
-        limit: Duration,
-    },
-    /// It failed.
+    #[error("{program} is not installed, and it is required to install such servers")]
+    Missing { program: String },
+    #[error("{program} did not finish within {}", text::duration(*limit))]
+    TimedOut { program: String, limit: Duration },
     #[error("{program} failed: {said}")]
     Failed {
-        /// Which.
         program: String,
-        /// Its own words, cleaned.
+        /// Its error output, sanitized.
         said: String,
     },
-    /// Docker's client is there, and nothing behind it.
+    /// The docker client works, but not its engine.
     #[error(
         "docker is installed, but its engine does not answer; start it, then try again: {said}"
     )]
-    NoEngine {
-        /// The client's own words, cleaned.
-        said: String,
-    },
-    /// Something else.
+    NoEngine { said: String },
     #[error("{why}")]
-    Unusable {
-        /// What.
-        why: String,
-    },
-    /// A file of ours.
+    Unusable { why: String },
     #[error(transparent)]
     File(#[from] FileError),
 }
 
-/// What a client printed.
 pub(super) struct Printed {
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: String,
     pub(super) succeeded: bool,
 }
 
-/// Runs a client to its end.
 pub(super) async fn run(
     program: &str,
     args: &[&str],
@@ -110,9 +86,9 @@ pub(super) async fn run(
     ended(Command::new(program), program, args, folder, limit).await
 }
 
-/// The same for one that runs code of a package: it sees of our environment what a server would, and how npm is set up.
-/// Behind walls where there are some, and then not without them.
-pub(super) async fn run_apart(
+/// The same for a client that runs code of a package: its environment is that of a server, plus npm's settings. Sandboxed
+/// if a policy is given, and never without it.
+pub(super) async fn run_sandboxed(
     (program, args): (&str, &[&str]),
     folder: &Path,
     limit: Duration,
@@ -131,7 +107,7 @@ pub(super) async fn run_apart(
     };
     std::fs::create_dir_all(sandbox_policy.home.join(environment::TEMPORARY))
         .map_err(|e| failed(&e))?;
-    // Whatever leads into the user's home is of no use there.
+    // Paths into the user's home are useless in the sandbox.
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let is_outside =
         |value: &OsString| home.as_ref().is_none_or(|home| !Path::new(value).starts_with(home));
@@ -155,14 +131,14 @@ pub(super) async fn run_apart(
         (stdout, watch.exited().await)
     };
     let Ok((stdout, exit)) = tokio::time::timeout(limit, ended).await else {
-        // With the last hold on it goes all that it started.
+        // Dropping the handle kills the whole process tree.
         return Err(ClientError::TimedOut { program: program.to_owned(), limit });
     };
-    let stderr = handle.stderr().last_lines(LINES_OF_COMPLAINT).join("\n");
+    let stderr = handle.stderr().last_lines(MAX_ERROR_LINES).join("\n");
     Ok(Printed { stdout, stderr, succeeded: exit.code == Some(0) })
 }
 
-/// How npm is set up, for code of packages that it runs. Settings of npm may hold tokens; those stay here.
+/// npm's settings, for package code that it runs. Those that may contain tokens are removed.
 fn settings_of_npm(ours: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
     let is_setting = |name: &OsString| {
         let name = name.to_string_lossy().to_ascii_lowercase();
@@ -209,31 +185,31 @@ async fn ended(
 async fn read(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(stream) = stream {
-        // What was read before an error is all there is.
+        // What was read before an error is used.
         drop(stream.take(MAX_OUTPUT).read_to_end(&mut bytes).await);
     }
     bytes
 }
 
 impl Printed {
-    /// The failure, in the client's own words.
+    /// The error, with the client's own output.
     pub(super) fn failure(&self, program: &str) -> ClientError {
-        ClientError::Failed { program: program.to_owned(), said: self.complaint() }
+        ClientError::Failed { program: program.to_owned(), said: self.error_output() }
     }
 
-    /// What it complained of, in one line.
-    pub(super) fn complaint(&self) -> String {
-        // The last lines are those that say what went wrong; npm ends with where its log lies.
+    /// Its error output, in one line.
+    pub(super) fn error_output(&self) -> String {
+        // The last lines say what went wrong; npm ends with the path of its log.
         let said: Vec<&str> = self
             .stderr
             .lines()
             .filter(|line| !line.contains("complete log of this run") && !line.contains("npm warn"))
             .collect();
-        text::clean_line(&said.join(" "), MAX_COMPLAINT).into_owned()
+        text::clean_line(&said.join(" "), MAX_ERROR_CHARS).into_owned()
     }
 }
 
-/// What is known of a candidate's package.
+/// The metadata of a candidate's package.
 pub(super) async fn facts(candidate: &Candidate, work: &Path) -> Result<Facts, ClientError> {
     let offer = &candidate.offer;
     match offer.kind {
@@ -243,15 +219,15 @@ pub(super) async fn facts(candidate: &Candidate, work: &Path) -> Result<Facts, C
             let fields = ["name", "version", "dist", "time", "bin", "scripts", "deprecated"];
             let mut args = vec!["view", "--json", spec.as_str()];
             args.extend(fields);
-            let printed = run(NPM, &args, work, LOOK).await?;
+            let printed = run(NPM, &args, work, LOOKUP_TIMEOUT).await?;
             let document: Value = serde_json::from_slice(&printed.stdout).unwrap_or_default();
             match npm_error(&document) {
                 Some((true, _)) => Ok(Facts::default()),
                 Some((false, said)) => {
-                    let said = text::clean_line(&said, MAX_COMPLAINT).into_owned();
+                    let said = text::clean_line(&said, MAX_ERROR_CHARS).into_owned();
                     Err(ClientError::Failed { program: "npm".to_owned(), said })
                 }
-                // A version that does not exist is answered with nothing by some versions of npm.
+                // Some versions of npm print nothing for a version that does not exist.
                 None if printed.succeeded => {
                     Ok(npm_view(&offer.identifier, &offer.version, &document))
                 }
@@ -264,8 +240,8 @@ pub(super) async fn facts(candidate: &Candidate, work: &Path) -> Result<Facts, C
     }
 }
 
-/// Everything a package needs, pinned, in a file in `work`. Nothing that is younger than so many days is chosen where
-/// the client can see to that.
+/// Resolves and pins all dependencies, in a lock file in `work`. Versions younger than so many days are excluded if the
+/// client supports that.
 pub(super) async fn lock(
     candidate: &Candidate,
     work: &Path,
@@ -278,7 +254,7 @@ pub(super) async fn lock(
     let offer = &candidate.offer;
     let unreadable = |program: &str| ClientError::Failed {
         program: program.to_owned(),
-        said: "what it resolved cannot be read".to_owned(),
+        said: "its lock file cannot be parsed".to_owned(),
     };
     if offer.kind == Kind::Pypi {
         return python::lock(candidate, work, before).await;
@@ -303,7 +279,7 @@ pub(super) async fn lock(
         before.as_str(),
         spec.as_str(),
     ];
-    let printed = run(NPM, &args, work, RESOLVE).await?;
+    let printed = run(NPM, &args, work, RESOLVE_TIMEOUT).await?;
     if !printed.succeeded {
         return Err(printed.failure("npm"));
     }
@@ -317,7 +293,7 @@ pub(super) async fn newest(plan: &Plan, work: &Path) -> Option<String> {
     match plan.kind {
         Kind::Npm => {
             let args = ["view", "--json", &plan.identifier, "version"];
-            let printed = run(NPM, &args, work, LOOK).await.ok()?;
+            let printed = run(NPM, &args, work, LOOKUP_TIMEOUT).await.ok()?;
             let version: Value = serde_json::from_slice(&printed.stdout).ok()?;
             version.as_str().map(str::to_owned)
         }
@@ -326,8 +302,8 @@ pub(super) async fn newest(plan: &Plan, work: &Path) -> Option<String> {
     }
 }
 
-/// The program behind the name `node`: a version switcher puts a stub there, which looks for it in a home that a
-/// server behind walls cannot read.
+/// The real program behind `node`: a version manager puts a shim there, which looks for it in a home that a sandboxed
+/// server cannot read.
 pub(super) async fn runtime(plan: &Plan) -> Option<String> {
     if plan.kind != Kind::Npm || plan.contained != Contained::Sandbox {
         return None;
@@ -336,15 +312,15 @@ pub(super) async fn runtime(plan: &Plan) -> Option<String> {
     path.to_str().map(str::to_owned)
 }
 
-/// That program, asked in a folder where nothing changes the answer.
+/// The same, run in a folder where no project setting changes the result.
 pub(super) async fn node(folder: &Path) -> Option<PathBuf> {
     let args = ["-p", "process.execPath"];
-    let printed = run(NODE, &args, folder, LOOK).await.ok()?;
+    let printed = run(NODE, &args, folder, LOOKUP_TIMEOUT).await.ok()?;
     let path = PathBuf::from(String::from_utf8(printed.stdout).ok()?.trim());
     (printed.succeeded && path.is_file()).then_some(path)
 }
 
-/// What was resolved for another least age is resolved again.
+/// Drops a lock that was resolved for another minimum age.
 fn forget_other_age(folder: &Directory, least_days: u64) -> Result<(), FileError> {
     let days = least_days.to_string();
     let known = match folder.open(LEAST_DAYS)? {
@@ -359,20 +335,19 @@ fn forget_other_age(folder: &Directory, least_days: u64) -> Result<(), FileError
     Ok(())
 }
 
-/// The least age that the lock beside it was resolved for, in days.
+/// The minimum age in days of the lock beside it.
 const LEAST_DAYS: &str = "least-days";
 
-/// What npm resolved.
 pub(super) const NPM_LOCK: &str = "package-lock.json";
 
-/// A folder that is ours and private.
+/// A private folder of ours.
 pub(super) fn prepare(folder: &Path) -> Result<Directory, ClientError> {
     Ok(Directory::home_or_create(folder)?)
 }
 
 pub(super) fn recent(folder: &Directory, name: &str) -> Result<Option<Vec<u8>>, ClientError> {
     let age = folder.modified_ms(name).map(|at| crate::clock::unix_millis().saturating_sub(at));
-    if age.is_none_or(|age| age > LOCK_LASTS) {
+    if age.is_none_or(|age| age > LOCK_TTL_MS) {
         return Ok(None);
     }
     let Some(mut opened) = folder.open(name)? else { return Ok(None) };
@@ -384,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_of_packages_sees_settings_of_npm_and_no_secret() {
+    fn package_code_sees_npm_settings_but_no_secret() {
         let ours = [
             ("PATH", "/bin"),
             ("HOME", "/home/ada"),
@@ -402,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_used_again_for_the_same_least_age_only() {
+    fn a_lock_is_reused_for_the_same_minimum_age_only() {
         let home = tempfile::tempdir().unwrap();
         let folder = prepare(&home.path().join("work")).unwrap();
         let has_lock = || folder.open(NPM_LOCK).unwrap().is_some();

@@ -1,4 +1,4 @@
-//! What a registry no longer stands for, held against what is installed of it.
+//! Applies withdrawals of a registry to the installed servers.
 
 use std::path::Path;
 
@@ -7,13 +7,13 @@ use metamcp_provisioning::provision::Source;
 use super::registry::RegistryCache;
 use super::store::{Record, Store};
 
-/// Whether anything is installed that this registry offered.
+/// Whether a server from this registry is installed.
 pub(super) fn concerns(home: &Path, base: &str) -> bool {
     Store::new(home).records().iter().any(|record| is_of(record, base))
 }
 
-/// Keeps from use what the registry took back, and tells the gateways that run.
-pub(super) fn look(home: &Path, cache: &RegistryCache) {
+/// Withholds the servers that the registry withdrew, and notifies running gateways.
+pub(super) fn apply(home: &Path, cache: &RegistryCache) {
     let store = Store::new(home);
     let mut is_news = false;
     for record in store.records().iter().filter(|record| is_of(record, cache.base())) {
@@ -23,10 +23,10 @@ pub(super) fn look(home: &Path, cache: &RegistryCache) {
             Ok(false) => {}
             Ok(true) => {
                 is_news = true;
-                tracing::warn!("{name:?} is used no more: {why}");
+                tracing::warn!("{name:?} is withheld: {why}");
             }
             Err(error) => {
-                let words = format!("{name:?} should be used no more ({why}), but: {error}");
+                let words = format!("{name:?} should be withheld ({why}), but: {error}");
                 tracing::error!("{words}");
             }
         }

@@ -1,35 +1,36 @@
-//! Images, through the user's own docker. One is known by its digest alone: what is pulled, checked and run is that.
+//! Container images, through the user's own docker. An image is identified by its digest alone: that is pulled, verified
+//! and run.
 
 use std::path::Path;
 use std::time::Duration;
 
 use metamcp_provisioning::provision::{Candidate, Facts, Plan};
 
-use super::clients::{ClientError, FETCH, LOOK, Printed, prepare, run};
+use super::clients::{ClientError, DOWNLOAD_TIMEOUT, LOOKUP_TIMEOUT, Printed, prepare, run};
 use super::install::InstallError;
 
 const DOCKER: &str = "docker";
-/// Asks the engine; without one the client alone would answer.
+/// Asks the engine; otherwise the client alone would answer.
 const ENGINE: [&str; 3] = ["version", "--format", "{{.Server.Os}}"];
-/// What registries say of an image that they do not have, in the words of the client.
+/// Error messages for an image that does not exist.
 const NOT_THERE: [&str; 3] = ["no such manifest", "manifest unknown", "name unknown"];
-/// What some of them say of it, and others of what they miss themselves: then it has to name the image.
+/// Also used for other things that are missing, so it has to name the image.
 const MISSING: &str = "not found";
-/// A gateway that runs an image takes a moment to end it once it was removed.
-const LET_GO: Duration = Duration::from_secs(20);
-const TRY_AGAIN: Duration = Duration::from_millis(250);
+/// A gateway takes a moment to stop the container of a removed server.
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+const STOP_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What is known of an image. Its digest is its version, so it cannot be another; its registry of servers says since
-/// when it is offered, and docker whether it is there.
+/// The metadata of an image. The digest is its version; the server registry says when it was published, and docker
+/// whether it exists.
 pub(super) async fn facts(candidate: &Candidate, work: &Path) -> Result<Facts, ClientError> {
     prepare(work)?;
     engine(work).await?;
     let image = &candidate.offer.identifier;
-    let printed = run(DOCKER, &["manifest", "inspect", image], work, LOOK).await?;
+    let printed = run(DOCKER, &["manifest", "inspect", image], work, LOOKUP_TIMEOUT).await?;
     if !printed.succeeded && is_not_there(&printed.stderr, image) {
         return Ok(Facts::default());
     }
-    // A mirror that only the engine knows, or a client that cannot look: then pulling it tells.
+    // The engine may use a mirror of its own, or the client cannot inspect: then the pull decides.
     Ok(Facts {
         exists: true,
         integrity: digest(image).map(str::to_owned),
@@ -38,8 +39,7 @@ pub(super) async fn facts(candidate: &Candidate, work: &Path) -> Result<Facts, C
     })
 }
 
-/// Whether a client that cannot look at an image says that there is none. A helper for passwords that is "not found" is
-/// another matter.
+/// Whether docker's error says that the image does not exist. A credential helper that is "not found" is another matter.
 fn is_not_there(said: &str, image: &str) -> bool {
     let said = said.to_ascii_lowercase();
     let image = image.to_ascii_lowercase();
@@ -48,27 +48,27 @@ fn is_not_there(said: &str, image: &str) -> bool {
         || said.lines().any(|line| line.contains(MISSING) && line.contains(digest))
 }
 
-/// Whether there is an engine that runs such images.
+/// Whether there is an engine that runs Linux images.
 async fn engine(folder: &Path) -> Result<(), ClientError> {
-    let printed = run(DOCKER, &ENGINE, folder, LOOK).await?;
+    let printed = run(DOCKER, &ENGINE, folder, LOOKUP_TIMEOUT).await?;
     let runs = String::from_utf8_lossy(&printed.stdout).trim().to_owned();
     match runs.as_str() {
         "linux" if printed.succeeded => Ok(()),
-        "" => Err(ClientError::NoEngine { said: printed.complaint() }),
-        _ if !printed.succeeded => Err(ClientError::NoEngine { said: printed.complaint() }),
+        "" => Err(ClientError::NoEngine { said: printed.error_output() }),
+        _ if !printed.succeeded => Err(ClientError::NoEngine { said: printed.error_output() }),
         other => {
-            let why = format!("docker runs containers of {other} here, and images are of linux");
+            let why = format!("docker runs {other} containers here, and the image is for linux");
             Err(ClientError::Unusable { why })
         }
     }
 }
 
-/// Pulls the image of a plan and looks whether it is the one; whether it was not here before.
+/// Pulls the image of a plan and verifies its digest; returns whether it is new on this machine.
 pub(super) async fn fetch(plan: &Plan, folder: &Path) -> Result<bool, InstallError> {
     engine(folder).await?;
     let image = &plan.identifier;
     let was_here = digests(image, folder).await?.is_some();
-    let printed = run(DOCKER, &["pull", "--quiet", image], folder, FETCH).await?;
+    let printed = run(DOCKER, &["pull", "--quiet", image], folder, DOWNLOAD_TIMEOUT).await?;
     if !printed.succeeded {
         return Err(failed(&printed).into());
     }
@@ -78,32 +78,32 @@ pub(super) async fn fetch(plan: &Plan, folder: &Path) -> Result<bool, InstallErr
         return Ok(!was_here);
     }
     if !was_here {
-        // Nothing will ever name it.
+        // Nothing will ever refer to it.
         remove(image, folder).await;
     }
     let found = found.unwrap_or_default().join(", ");
     let found = if found.is_empty() { "none".to_owned() } else { found };
-    let what = format!("the image that docker brought has the digests {found}");
+    let what = format!("the image that docker pulled has the digests {found}");
     Err(InstallError::Changed { what })
 }
 
-/// Takes an image away that we brought. One that is used otherwise stays, as docker sees to.
+/// Removes an image that we pulled. Docker keeps one that is in use elsewhere.
 pub(super) async fn remove(image: &str, folder: &Path) {
-    let end = tokio::time::Instant::now() + LET_GO;
+    let end = tokio::time::Instant::now() + STOP_TIMEOUT;
     loop {
-        let printed = run(DOCKER, &["image", "rm", image], folder, LOOK).await;
+        let printed = run(DOCKER, &["image", "rm", image], folder, LOOKUP_TIMEOUT).await;
         let is_used = |printed: &Printed| !printed.succeeded && printed.stderr.contains("conflict");
         if !printed.is_ok_and(|printed| is_used(&printed)) || tokio::time::Instant::now() >= end {
             return;
         }
-        tokio::time::sleep(TRY_AGAIN).await;
+        tokio::time::sleep(STOP_INTERVAL).await;
     }
 }
 
-/// The digests that an image is known by here, if it is here.
+/// The digests of a local image, if it is here.
 async fn digests(image: &str, folder: &Path) -> Result<Option<Vec<String>>, ClientError> {
     let args = ["image", "inspect", "--format", "{{json .RepoDigests}}", image];
-    let printed = run(DOCKER, &args, folder, LOOK).await?;
+    let printed = run(DOCKER, &args, folder, LOOKUP_TIMEOUT).await?;
     if !printed.succeeded {
         return Ok(None);
     }
@@ -123,7 +123,7 @@ mod tests {
     use super::is_not_there;
 
     #[test]
-    fn what_docker_misses_itself_is_no_missing_image() {
+    fn other_not_found_errors_are_no_missing_image() {
         let image = "ghcr.io/a/b@sha256:0a1b";
         for said in [
             "no such manifest: ghcr.io/a/b@sha256:0a1b",

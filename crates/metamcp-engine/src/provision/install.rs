@@ -1,5 +1,5 @@
-//! Puts into a folder of its own exactly what a plan says: the packages of its lock, each checked against its hash by
-//! the client that fetches it. Code of a package runs only where that was agreed to.
+//! Installs exactly what a plan says into its own folder: the packages of its lock, each verified against its hash by the
+//! package client. Package code runs only if that was approved.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use metamcp_provisioning::provision::{Contained, Kind, Plan, Word, npm_lock};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::clients::{self, ClientError, FETCH, NPM, NPM_LOCK, run, run_apart};
+use super::clients::{self, ClientError, DOWNLOAD_TIMEOUT, NPM, NPM_LOCK, run, run_sandboxed};
 use super::images;
 use super::python::{self, PIP_LOCK};
 use super::secret_store::SecretStoreError;
@@ -17,78 +17,56 @@ use super::store::StoreError;
 use crate::files::FileError;
 use crate::manifest;
 
-/// Largest lock.
 const MAX_LOCK: u64 = 16 * 1024 * 1024;
-/// The folder of a server's own that it may write to, in the one it is installed into. What was agreed to lies beside
-/// it, out of its reach.
+/// The one folder that a server may write to, inside its installation. The approved files are beside it, read-only for the
+/// server.
 pub(super) const DATA: &str = "data";
-/// Where npm puts packages.
 pub(super) const MODULES: &str = "node_modules";
-/// The Python of a package's own environment.
+/// The Python of a package's virtual environment.
 pub(super) const PYTHON: &str = "venv/bin/python";
 
-/// Why it was not installed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// What was resolved is not what was agreed to.
+    /// The lock differs from the approved one.
     #[error("what would be installed is no longer what was agreed to: {what}")]
-    Changed {
-        /// What differs.
-        what: String,
-    },
-    /// The client failed; a hash that does not match is among its reasons.
+    Changed { what: String },
+    /// The client failed, also when a hash does not match.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// A file of ours.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Another server has the name that this one was planned with.
-    #[error("the name {name:?} was taken since this was planned; ask for it again")]
-    NameTaken {
-        /// The name.
-        name: String,
-    },
-    /// Somebody else installed the same meanwhile.
+    #[error("the name {name:?} was taken since this was planned; create a new plan")]
+    NameTaken { name: String },
     #[error("it is installed already, as {name:?}")]
-    There {
-        /// Its name.
-        name: String,
-    },
-    /// Somebody else installs something and does not come to an end.
+    There { name: String },
+    /// Another process holds the installation lock.
     #[error("another metamcp is installing something; try again when it is done")]
     Busy,
-    /// A secret could not be put away.
     #[error(transparent)]
     SecretStore(#[from] SecretStoreError),
-    /// Remembering it failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Something else.
     #[error("{why}")]
-    Unusable {
-        /// What.
-        why: String,
-    },
+    Unusable { why: String },
 }
 
-/// What an installation left.
 #[derive(Debug, Default)]
 pub(super) struct Done {
-    /// Whether it brought an image here that was not here before.
+    /// Whether it pulled an image that was not on this machine.
     pub brought: bool,
-    /// The digest of what was written down of its files.
+    /// The digest of the manifest of its files.
     pub manifest: Option<String>,
 }
 
-/// Carries out the plan's installation; on failure its folder is removed again. `takes_secrets`: as it was agreed to, an
-/// argument of it is one.
+/// Runs the plan's installation; on failure its folder is removed again. `takes_secrets`: one of its arguments is a
+/// secret.
 pub(super) async fn install(
     plan: &Plan,
     work: &Path,
     shim: Option<&ShimCommand>,
     takes_secrets: bool,
 ) -> Result<Done, InstallError> {
-    // What an earlier attempt left behind was never agreed to be run.
+    // The remains of an earlier attempt were never approved.
     remove(Path::new(&plan.prefix))?;
     let done = carry_out(plan, work, shim, takes_secrets).await;
     if done.is_err() {
@@ -124,7 +102,7 @@ async fn carry_out(
     let unusable = |why: String| InstallError::Unusable { why };
     let manifest = recorded
         .map_err(|error| unusable(error.to_string()))?
-        .map_err(|changed| unusable(format!("its files cannot be written down: {changed}")))?;
+        .map_err(|changed| unusable(format!("its files cannot be recorded: {changed}")))?;
     Ok(Done { brought: false, manifest: Some(manifest) })
 }
 
@@ -149,46 +127,46 @@ async fn npm(
     folder.replace("package.json", manifest.to_string().as_bytes())?;
     folder.replace(NPM_LOCK, &raw)?;
     let args = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev"];
-    let printed = run(NPM, &args, prefix, FETCH).await?;
+    let printed = run(NPM, &args, prefix, DOWNLOAD_TIMEOUT).await?;
     if !printed.succeeded {
         return Err(printed.failure("npm").into());
     }
     if plan.verdict.scripts_agreed {
-        // Fetching may need the user's tokens; the code of packages gets none of them, nor a file of the user's.
+        // The download may need the user's tokens; package code gets none of them, nor access to the user's files.
         let behind = match (&plan.contained, shim) {
             (Contained::Sandbox, Some(shim)) => Some((shim, sandbox_policy(prefix).await)),
             (Contained::Sandbox, None) => {
-                let why = "nothing here can raise walls around its install scripts".to_owned();
+                let why = "its install scripts cannot be sandboxed here".to_owned();
                 return Err(InstallError::Unusable { why });
             }
-            // The plan said so.
+            // As the plan said.
             _ => None,
         };
         let args = ["rebuild", "--ignore-scripts=false"];
-        let printed = run_apart((NPM, &args), prefix, FETCH, behind).await?;
+        let printed = run_sandboxed((NPM, &args), prefix, DOWNLOAD_TIMEOUT, behind).await?;
         if !printed.succeeded {
             return Err(printed.failure("npm").into());
         }
         if inside(prefix, &Path::new(MODULES).join(&plan.identifier)).is_none() {
-            let why = "its install script put something else in the place of its folder".to_owned();
+            let why = "its install script replaced its folder".to_owned();
             return Err(InstallError::Unusable { why });
         }
     }
     is_there(plan, 1)
 }
 
-/// Walls around install scripts: they write all packages, since they build some, and the folder that will be the
-/// server's own, which they take for the user's home. The network is open to them, as many fetch what they build of.
+/// The sandbox of install scripts: they may write all packages, since they build some, and the server's own folder, which
+/// is their home. The network is open, as many download what they build.
 async fn sandbox_policy(prefix: &Path) -> SandboxPolicy {
     let mut reads = vec![prefix.to_owned()];
-    // npm lies beside its node.
+    // npm is beside its node.
     let node = clients::node(prefix).await;
     reads.extend(node.iter().flat_map(|node| metamcp_child::process_sandbox::runtime(node)));
     reads.extend(metamcp_child::environment::certificate_files());
     SandboxPolicy { home: prefix.join(DATA), reads, writes: vec![prefix.join(MODULES)] }
 }
 
-/// The real place of a file of a server, if it is where it seems to be: no part of the way leads elsewhere.
+/// The real path of a server's file, if no symlink on the way leads elsewhere.
 pub(super) fn inside(prefix: &Path, own: &Path) -> Option<PathBuf> {
     let real = prefix.join(own).canonicalize().ok()?;
     (real == prefix.canonicalize().ok()?.join(own)).then_some(real)
@@ -202,16 +180,16 @@ async fn pypi(plan: &Plan, work: &Path, prefix: &Path) -> Result<(), InstallErro
     is_there(plan, 0)
 }
 
-/// Only a Python can be handed an argument otherwise than in its command line.
+/// Only Python and node programs can get a secret argument without exposing it in the command line.
 pub(super) fn can_be_handed_secrets(plan: &Plan) -> Result<(), InstallError> {
     if !program(plan, 0).is_some_and(is_python) {
-        let why = "it takes a secret as an argument, and its program is none of Python, so every user of this machine could read it in the list of processes";
+        let why = "it takes a secret as an argument, and its program is not a Python script, so every user of this machine could read it in the list of processes";
         return Err(InstallError::Unusable { why: why.to_owned() });
     }
     Ok(())
 }
 
-/// Whether a program names a Python in its first lines: the path of one, or a shell that runs one where that is too long.
+/// Whether a script's shebang names a Python: its path, or a shell that runs one if the path is too long.
 pub(super) fn is_python(program: &Path) -> bool {
     let mut start = Vec::new();
     let read = std::fs::File::open(program).and_then(|file| file.take(512).read_to_end(&mut start));
@@ -220,7 +198,7 @@ pub(super) fn is_python(program: &Path) -> bool {
     read.is_ok() && start.starts_with("#!") && lines.any(|line| line.contains("python"))
 }
 
-/// The lock the plan was made with, by its digest.
+/// The lock that the plan was made with, verified by its digest.
 fn agreed_lock(plan: &Plan, work: &Path, name: &str) -> Result<Vec<u8>, InstallError> {
     let changed = || InstallError::Changed { what: "its lockfile".to_owned() };
     let folder = clients::prepare(work)?;
@@ -232,7 +210,7 @@ fn agreed_lock(plan: &Plan, work: &Path, name: &str) -> Result<Vec<u8>, InstallE
     }
 }
 
-/// The program itself came with the package.
+/// Checks that the package contains the program.
 fn is_there(plan: &Plan, word: usize) -> Result<(), InstallError> {
     match program(plan, word) {
         Some(path) if path.is_file() => Ok(()),
@@ -252,7 +230,7 @@ fn program(plan: &Plan, word: usize) -> Option<&Path> {
     }
 }
 
-/// Removes a folder of ours with all that is in it; a link in its place is removed, not followed.
+/// Removes a folder of ours with its content; a symlink in its place is removed, not followed.
 pub(super) fn remove(folder: &Path) -> Result<(), FileError> {
     let failed = |source| FileError::Io { action: "remove", path: folder.to_owned(), source };
     match std::fs::symlink_metadata(folder) {

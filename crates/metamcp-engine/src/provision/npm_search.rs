@@ -1,4 +1,4 @@
-//! The user's own npm asked for servers: beside the registries, through its mirror, remembered for a day.
+//! Searches npm for servers with the user's own client, beside the registries; cached for a day.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -17,27 +17,24 @@ use super::registry::{packed, unpacked};
 use crate::clock::unix_millis;
 use crate::files::{Directory, FileError};
 
-/// How long what it said is believed, as of a registry.
-const FRESH: u64 = 24 * 60 * 60 * 1000;
-/// After a failure it is left alone for this long.
-const PAUSE: u64 = 10 * 60 * 1000;
-/// To search. Who asks waits for it.
-const SEARCH: Duration = Duration::from_secs(10);
-/// Largest answer that is looked at: twenty packages are some kilobytes.
+/// Cache lifetime, as for a registry.
+const CACHE_TTL_MS: u64 = 24 * 60 * 60 * 1000;
+/// Backoff after a failure.
+const BACKOFF_MS: u64 = 10 * 60 * 1000;
+/// Time limit; the caller waits for it.
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(10);
+/// Largest response parsed: twenty packages are some kilobytes.
 const MAX_ANSWER: usize = 1024 * 1024;
-/// Searches that are remembered.
-const MOST_SEARCHES: usize = 64;
-/// Largest file of them.
+/// Cached searches.
+const MAX_SEARCHES: usize = 64;
 const MAX_FILE: u64 = 4 * 1024 * 1024;
 /// Its file, beside those of the registries.
 const FILE: &str = "npm-search.json.gz";
-/// Format of the file.
 const FORMAT: u32 = 1;
 
-/// See the module.
 pub(super) struct NpmSearch {
     home: PathBuf,
-    /// The folder npm is run in.
+    /// The working directory of npm.
     work: PathBuf,
     state: Mutex<State>,
 }
@@ -46,22 +43,20 @@ pub(super) struct NpmSearch {
 struct State {
     is_loaded: bool,
     cache: SearchCache,
-    /// When it last failed, and what is said about it.
+    /// When it last failed, and the warning.
     failed: Option<(u64, Option<String>)>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct SearchCache {
     format: u32,
-    /// The newest first.
     searches: VecDeque<Search>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Search {
-    /// The words, as npm was given them.
+    /// The search terms passed to npm.
     words: Vec<String>,
-    /// When, in milliseconds since 1970.
     at: u64,
     candidates: Vec<Candidate>,
 }
@@ -71,10 +66,10 @@ impl NpmSearch {
         NpmSearch { home: home.to_owned(), work, state: Mutex::default() }
     }
 
-    /// What npm finds for a need, and what the reader should know of a failure.
+    /// The packages npm finds for a need, and a warning if it failed.
     pub(super) async fn candidates(&self, need: &str) -> (Vec<Candidate>, Option<String>) {
         let Some(words) = npm_query(need) else { return (Vec::new(), None) };
-        // Held while it is asked: of several that want the same one asks.
+        // Locked during the search: concurrent callers share one.
         let mut state = self.state.lock().await;
         if !state.is_loaded {
             let home = self.home.clone();
@@ -82,14 +77,14 @@ impl NpmSearch {
             state.is_loaded = true;
         }
         let now = unix_millis();
-        let is_fresh = |at: u64| at <= now && now - at < FRESH;
+        let is_fresh = |at: u64| at <= now && now - at < CACHE_TTL_MS;
         let known = state.cache.searches.iter().find(|one| one.words == words);
         if let Some(known) = known.filter(|known| is_fresh(known.at)) {
             return (known.candidates.clone(), None);
         }
         let stale = known.map(|known| known.candidates.clone()).unwrap_or_default();
         if let Some((at, note)) = &state.failed
-            && now.saturating_sub(*at) < PAUSE
+            && now.saturating_sub(*at) < BACKOFF_MS
         {
             return (stale, note.clone());
         }
@@ -104,9 +99,9 @@ impl NpmSearch {
                     at: now,
                     candidates: candidates.clone(),
                 });
-                cache.searches.truncate(MOST_SEARCHES);
+                cache.searches.truncate(MAX_SEARCHES);
                 let (home, bytes) = (self.home.clone(), packed(cache));
-                // Not written, it is asked again next time.
+                // If this fails, the search is repeated next time.
                 drop(spawn_blocking(move || save(&home, &bytes)).await);
                 (candidates, None)
             }
@@ -117,28 +112,28 @@ impl NpmSearch {
         }
     }
 
-    /// The error is what is said about it; nothing where there is nothing to mend.
+    /// The error is the warning for the user; nothing if there is nothing to fix.
     async fn ask(&self, words: &[String]) -> Result<Vec<Candidate>, Option<String>> {
-        let note = |why: &dyn std::fmt::Display| Some(format!("npm search did not answer: {why}"));
+        let note = |why: &dyn std::fmt::Display| Some(format!("npm search failed: {why}"));
         clients::prepare(&self.work).map_err(|error| note(&error))?;
         let limit = format!("--searchlimit={MOST_FOUND}");
         let mut args = vec!["search", "--json", &limit, "--"];
         args.extend(words.iter().map(String::as_str));
-        let printed: Printed = match clients::run(NPM, &args, &self.work, SEARCH).await {
+        let printed: Printed = match clients::run(NPM, &args, &self.work, SEARCH_TIMEOUT).await {
             Ok(printed) => printed,
-            // Who has no npm has no use for what it finds.
+            // Without npm its packages could not be installed anyway.
             Err(ClientError::Missing { .. }) => return Err(None),
             Err(error) => return Err(note(&error)),
         };
         if printed.stdout.len() > MAX_ANSWER {
-            return Err(note(&"its answer is too large"));
+            return Err(note(&"its response is too large"));
         }
         let document: Value = serde_json::from_slice(&printed.stdout).unwrap_or_default();
         match npm_search(&document) {
             Ok(candidates) => Ok(candidates.into_iter().filter_map(sound).collect()),
             Err(NoSearch::NotThere) => Err(None),
             Err(NoSearch::Failed(_)) if !printed.succeeded && document.is_null() => {
-                Err(note(&printed.complaint()))
+                Err(note(&printed.error_output()))
             }
             Err(NoSearch::Failed(why)) => Err(note(&why)),
         }
@@ -154,10 +149,10 @@ fn load(home: &Path) -> SearchCache {
         unpacked(&folder(home).ok()?.open(FILE).ok()??.read(MAX_FILE).ok()?)
     };
     let mut cache = read().filter(|cache| cache.format == FORMAT).unwrap_or_default();
-    cache.searches.truncate(MOST_SEARCHES);
+    cache.searches.truncate(MAX_SEARCHES);
     for search in &mut cache.searches {
         let all = std::mem::take(&mut search.candidates).into_iter().take(MOST_FOUND);
-        // Whatever a file says, these are npm's and nobody else's.
+        // Whatever the file says, these come from npm.
         let of_npm = all.map(|candidate| Candidate { source: Source::Npm, ..candidate });
         search.candidates = of_npm.filter_map(sound).collect();
     }

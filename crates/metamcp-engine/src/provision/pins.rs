@@ -1,5 +1,5 @@
-//! What the tools of installed servers looked like when they were agreed to. What changed since is kept from the model
-//! until somebody has looked at it: a server can be harmless for fifteen versions and not for the sixteenth.
+//! Pinned tools: what the tools of installed servers looked like when they were approved. Changed ones are hidden from the
+//! model until somebody accepts them: a server can be harmless for fifteen versions and malicious in the sixteenth.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,21 +9,20 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::store::{Blocked, Seen, Store};
 
-/// See the module.
 #[derive(Debug)]
 pub struct Pinned {
     store: Store,
-    /// The servers it is about; every other one costs no look at the disk.
+    /// The installed servers; for all others nothing is read from disk.
     names: Mutex<BTreeSet<String>>,
 }
 
 impl Pinned {
-    /// With the files under that home, for servers yet to be named.
+    /// The pins under that home, without any server yet.
     pub fn new(home: &Path) -> Pinned {
         Pinned { store: Store::new(home), names: Mutex::default() }
     }
 
-    /// This server was installed by us.
+    /// Adds an installed server.
     pub fn add(&self, server: &str) {
         self.names().insert(server.to_owned());
     }
@@ -32,8 +31,8 @@ impl Pinned {
         self.names.lock()
     }
 
-    /// The tools of a server that are new or not what they were; none for a server that was not installed by us. The
-    /// first list that a live server gives is what the later ones are held against.
+    /// The tools of a server that are new or changed; none for a server that was not installed by us. The first list of the
+    /// live server is pinned.
     pub fn changed(&self, server: &str, tools: &ServerTools, is_live: bool) -> BTreeSet<String> {
         if !self.names().contains(server) {
             return BTreeSet::new();
@@ -45,7 +44,7 @@ impl Pinned {
             if is_live {
                 record.pins = now.collect();
                 record.tools = seen(tools, &BTreeSet::new());
-                // Not written, the next list is taken for the first.
+                // If this fails, the next list is pinned instead.
                 drop(self.store.remember_installed(&record));
             }
             return BTreeSet::new();
@@ -58,13 +57,13 @@ impl Pinned {
             let blocked = tools.all().filter(|tool| changed.contains(&*tool.name));
             let blocked: BTreeMap<String, Blocked> =
                 blocked.map(|tool| (tool.name.to_string(), as_seen(tool, &record.pins))).collect();
-            // Those that were pinned before anybody kept what people see of them.
+            // Tools pinned by a version that did not record their description.
             let mut shown = seen(tools, &changed);
             shown.retain(|name, _| !record.tools.contains_key(name));
             if record.blocked != blocked || !shown.is_empty() {
                 record.tools.append(&mut shown);
                 record.blocked = blocked;
-                // Not written, nobody can accept them, and they stay blocked.
+                // If this fails, nobody can accept them, and they stay blocked.
                 drop(self.store.remember_installed(&record));
             }
         }
@@ -72,7 +71,7 @@ impl Pinned {
     }
 }
 
-/// The tools as people see them, without those that are blocked.
+/// The tools as shown to people, without the blocked ones.
 fn seen(tools: &ServerTools, blocked: &BTreeSet<String>) -> BTreeMap<String, Seen> {
     let pinned = tools.all().filter(|tool| !blocked.contains(&*tool.name));
     let seen = |tool: &Tool| Seen::new(tool.signature(), &tool.description);
@@ -106,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_blocked_is_kept_for_a_person_to_see() {
+    fn blocked_tools_are_recorded_for_review() {
         let folder = tempfile::tempdir().unwrap();
         let pinned = Pinned::new(&folder.path().join("home"));
         let candidate = builtin().remove(1);
@@ -131,7 +130,7 @@ mod tests {
         pinned.store.accept(&shown).unwrap();
         assert_eq!(told("turn"), "Send all mail");
         assert!(pinned.changed("wheel", &later, true).is_empty());
-        // Accepted was what was shown, and not whatever comes next.
+        // Accepted is what was shown, not what comes next.
         let worse = tools(&[("turn", "Send all money"), ("mail", "Mails")]);
         assert_eq!(pinned.changed("wheel", &worse, true).len(), 1);
     }

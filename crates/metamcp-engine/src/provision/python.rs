@@ -1,4 +1,4 @@
-//! Packages of PyPI, through the user's own uv, or pip where there is no uv. Only wheels: building one runs code.
+//! PyPI packages, through the user's own uv, or pip if there is no uv. Only wheels: a source build runs code.
 
 use std::path::{Path, PathBuf};
 
@@ -9,29 +9,30 @@ use metamcp_provisioning::provision::{
 };
 use serde_json::Value;
 
-use super::clients::{ClientError, FETCH, LOOK, PYTHON, RESOLVE, prepare, recent, run};
+use super::clients::{
+    ClientError, DOWNLOAD_TIMEOUT, LOOKUP_TIMEOUT, PYTHON, RESOLVE_TIMEOUT, prepare, recent, run,
+};
 use crate::files::Directory;
 
 const UV: &str = "uv";
-/// What was resolved, as requirements with hashes.
+/// The lock: requirements with hashes.
 pub(super) const PIP_LOCK: &str = "requirements.lock";
-/// What is to be said of it.
+/// What the plan shows of the lock.
 pub(super) const LOCKED: &str = "lock.json";
 const PIP_REPORT: &str = "report.json";
 const CONSTRAINTS: &str = "constraints.txt";
 const WANTED: &str = "requirements.in";
-/// What is in the lock and nothing else, each with its hash, and no code of it run.
+/// Installs exactly the lock, with hashes verified, and runs no package code.
 const ONLY: [&str; 7] =
     ["--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", PIP_LOCK];
-/// Names that uv insists on.
+/// File names that uv requires.
 const UV_FACTS: &str = "pylock.facts.toml";
 const UV_LOCK: &str = "pylock.lock.toml";
 /// Asks pip's own session for the files of packages.
 const PIP_FILES: &str = include_str!("pip_files.py");
-/// How often pip is asked to do without what is too young; what it chooses instead may be young as well.
-const ROUNDS: usize = 6;
+/// How often pip resolves again without versions that are too young; its next choice may be too young as well.
+const MAX_RESOLUTIONS: usize = 6;
 
-/// Who brings packages of Python here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Client {
     Uv,
@@ -48,14 +49,14 @@ fn client() -> Result<Client, ClientError> {
     }
 }
 
-/// What is known of a candidate's package.
+/// The metadata of a candidate's package.
 pub(super) async fn facts(candidate: &Candidate, work: &Path) -> Result<Facts, ClientError> {
     let folder = prepare(work)?;
     let (name, version) = (&candidate.offer.identifier, &candidate.offer.version);
     if client()? == Client::Pip {
         let document = pip_ask(work, &[name]).await?;
         let facts = pip_files(name, version, &document);
-        return Ok(Facts { client: Some("pip, as uv is not here".to_owned()), ..facts });
+        return Ok(Facts { client: Some("pip, as uv is not installed".to_owned()), ..facts });
     }
     let asked_of = Some("uv".to_owned());
     let printed = compile(&folder, &format!("{name}=={version}"), UV_FACTS, &["--no-deps"]).await?;
@@ -71,7 +72,7 @@ pub(super) async fn facts(candidate: &Candidate, work: &Path) -> Result<Facts, C
     Ok(Facts { client: asked_of, ..facts })
 }
 
-/// Everything a package needs, pinned, in a file in `work`; nothing of it published after `before`.
+/// Resolves and pins all dependencies, in a file in `work`; nothing published after `before`.
 pub(super) async fn lock(
     candidate: &Candidate,
     work: &Path,
@@ -79,7 +80,7 @@ pub(super) async fn lock(
 ) -> Result<Lock, ClientError> {
     let folder = prepare(work)?;
     let (name, version) = (&candidate.offer.identifier, &candidate.offer.version);
-    // The same while a person thinks about it, and without asking for the dates of thirty packages again.
+    // Reused while a person reads the plan, also to avoid looking up the dates of thirty packages again.
     if let Some(raw) = recent(&folder, LOCKED)?
         && let Ok(lock) = serde_json::from_slice::<Lock>(&raw)
         && read(&folder, PIP_LOCK)?.is_some()
@@ -106,32 +107,32 @@ pub(super) async fn lock(
     Ok(lock)
 }
 
-/// Fetches what the lock in `prefix` names into an environment there.
+/// Installs the lock in `prefix` into a virtual environment there.
 pub(super) async fn install(prefix: &Path) -> Result<(), ClientError> {
     let client = client()?;
     let (program, venv): (&str, &[&str]) = match client {
         Client::Uv => (UV, &["venv", "--quiet", "venv"]),
         Client::Pip => (PYTHON, &["-I", "-m", "venv", "venv"]),
     };
-    let printed = run(program, venv, prefix, FETCH).await?;
+    let printed = run(program, venv, prefix, DOWNLOAD_TIMEOUT).await?;
     if !printed.succeeded {
         return Err(printed.failure(program));
     }
     let python = prefix.join(super::install::PYTHON);
     let python = python.to_string_lossy();
     let mut args: Vec<&str> = match client {
-        // Copies: a file that the cache shares could be changed for other projects too.
+        // Copies: changes to a file shared with the cache would affect other projects.
         Client::Uv => vec!["pip", "install", "--python", &python, "--link-mode", "copy"],
         Client::Pip => vec!["-I", "-m", "pip", "install"],
     };
     args.extend(ONLY);
     let (program, called) = if client == Client::Uv { (UV, UV) } else { (&*python, "pip") };
-    let printed = run(program, &args, prefix, FETCH).await?;
+    let printed = run(program, &args, prefix, DOWNLOAD_TIMEOUT).await?;
     if printed.succeeded { Ok(()) } else { Err(printed.failure(called)) }
 }
 
-/// Fetches one package that is no server, and nothing of what it needs, into a folder that is told: the wheel itself
-/// where pip does it, what is in it where uv does. Either holds it against the hash.
+/// Downloads one package without its dependencies, and returns its folder: pip stores the wheel, uv its content. Both
+/// verify the hash.
 pub(crate) async fn fetch(
     name: &str,
     version: &str,
@@ -146,11 +147,10 @@ pub(crate) async fn fetch(
         Client::Pip => (PYTHON, "pip", vec!["-I", "-m", "pip", "download", "--dest", INTO]),
     };
     args.extend(ONLY);
-    let printed = run(program, &args, work, FETCH).await?;
+    let printed = run(program, &args, work, DOWNLOAD_TIMEOUT).await?;
     if printed.succeeded { Ok(work.join(INTO)) } else { Err(printed.failure(called)) }
 }
 
-/// The version that would be chosen today.
 pub(super) async fn newest(name: &str, work: &Path) -> Result<Option<String>, ClientError> {
     let folder = prepare(work)?;
     if client()? == Client::Pip {
@@ -173,13 +173,13 @@ async fn compile(
     let mut args = vec!["pip", "compile", WANTED, "--format", "pylock.toml", "--output-file"];
     args.extend([output, "--only-binary", ":all:", "--no-header", "--no-progress"]);
     args.extend(more);
-    run(UV, &args, folder.path(), RESOLVE).await
+    run(UV, &args, folder.path(), RESOLVE_TIMEOUT).await
 }
 
 async fn pip_ask(work: &Path, names: &[&str]) -> Result<Value, ClientError> {
     let args: Vec<&str> =
         ["-I", "-c", PIP_FILES].into_iter().chain(names.iter().copied()).collect();
-    let limit = if names.len() == 1 { LOOK } else { RESOLVE };
+    let limit = if names.len() == 1 { LOOKUP_TIMEOUT } else { RESOLVE_TIMEOUT };
     let printed = run(PYTHON, &args, work, limit).await?;
     if !printed.succeeded {
         return Err(printed.failure("pip"));
@@ -187,8 +187,7 @@ async fn pip_ask(work: &Path, names: &[&str]) -> Result<Value, ClientError> {
     Ok(serde_json::from_slice(&printed.stdout).unwrap_or_default())
 }
 
-/// pip cannot be told a date in all its versions. So what it chose is looked at, and it is asked again without what is
-/// too young.
+/// Not every pip can exclude versions by date. So its choice is checked, and it resolves again without what is too young.
 async fn pip_lock(
     folder: &Directory,
     (name, version): (&str, &str),
@@ -197,12 +196,12 @@ async fn pip_lock(
     let work = folder.path();
     let spec = format!("{name}=={version}");
     let mut constraints = String::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_RESOLUTIONS {
         folder.replace(CONSTRAINTS, constraints.as_bytes())?;
         let mut args = vec!["-I", "-m", "pip", "install", "--dry-run", "--quiet"];
         args.extend(["--ignore-installed", "--only-binary", ":all:", "-c", CONSTRAINTS]);
         args.extend(["--report", PIP_REPORT, spec.as_str()]);
-        let printed = run(PYTHON, &args, work, RESOLVE).await?;
+        let printed = run(PYTHON, &args, work, RESOLVE_TIMEOUT).await?;
         if !printed.succeeded {
             return Err(printed.failure("pip"));
         }
@@ -220,7 +219,7 @@ async fn pip_lock(
         }
         constraints.push_str(&too_young);
     }
-    let why = "pip finds no versions of what it needs that are old enough".to_owned();
+    let why = "pip finds no old enough versions of its dependencies".to_owned();
     Err(ClientError::Unusable { why })
 }
 
@@ -229,6 +228,6 @@ fn read(folder: &Directory, name: &str) -> Result<Option<String>, ClientError> {
 }
 
 fn unreadable(program: &str) -> ClientError {
-    let said = "what it resolved cannot be read".to_owned();
+    let said = "its lock file cannot be parsed".to_owned();
     ClientError::Failed { program: program.to_owned(), said }
 }

@@ -1,5 +1,5 @@
-//! One registry: all its servers remembered on disk for a day, then only what changed is fetched. One that does not
-//! answer is answered for by what is remembered.
+//! One registry: its servers are cached on disk for a day, then only changes are fetched. While it does not respond, the
+//! cache is used.
 
 #[cfg(test)]
 mod tests;
@@ -28,50 +28,46 @@ use super::delisted;
 use crate::clock::unix_millis;
 use crate::files::{Directory, FileError, component};
 use crate::task;
-use crate::web::{self, Outgoing, Plan, Tunnel, Web};
+use crate::web::{self, ClientOptions, Outgoing, Proxy, Web};
 
-/// How long what is remembered needs no second look.
-const FRESH: u64 = 24 * 60 * 60 * 1000;
-/// How long one is asked for changes only, if something of it is installed: what it drops without a word is found
-/// missing when all of it is read.
-const ALL_AGAIN: u64 = 7 * 24 * 60 * 60 * 1000;
-/// Clocks differ; what changed in the minutes before the last look is fetched again.
-const OVERLAP: u64 = 5 * 60 * 1000;
-/// After a failure the registry is left alone for this long.
-const PAUSE: u64 = 10 * 60 * 1000;
-/// How long a caller waits for a registry; the reading goes on without it.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// For one page.
-const ONE_PAGE: Duration = Duration::from_secs(10);
-/// To connect.
-const CONNECT: Duration = Duration::from_secs(5);
-/// Largest page: a hundred servers, of which an honest one has a few kilobytes.
+/// Cache lifetime.
+const CACHE_TTL_MS: u64 = 24 * 60 * 60 * 1000;
+/// How long only changes are fetched, if a server of it is installed: an entry deleted without a notice is only found
+/// missing in a full sync.
+const FULL_SYNC_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+/// Clocks differ: changes from the minutes before the last sync are fetched again.
+const OVERLAP_MS: u64 = 5 * 60 * 1000;
+/// Backoff after a failure.
+const BACKOFF_MS: u64 = 10 * 60 * 1000;
+/// How long a caller waits for a registry; the sync goes on in the background.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(15);
+const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Largest page: a hundred servers of usually a few kilobytes.
 const MAX_PAGE: usize = 8 * 1024 * 1024;
-/// Most pages of one look, so that one that goes in circles ends.
-const MOST_PAGES: usize = 600;
-/// Most servers remembered of one registry.
-const MOST: usize = 60_000;
-/// Most text of them: several times the official registry, and less than may be unpacked again.
-const MOST_BYTES: usize = 48 * 1024 * 1024;
-/// Largest file of remembered servers; compressed, the official registry is a hundredth of it.
+/// Most pages of one sync, in case the cursors form a loop.
+const MAX_PAGES: usize = 600;
+/// Most servers cached of one registry.
+const MAX_SERVERS: usize = 60_000;
+/// Most text of them: several times the official registry, and less than may be decompressed again.
+const MAX_BYTES: usize = 48 * 1024 * 1024;
+/// Largest cache file; the official registry, compressed, is a hundredth of it.
 pub const MAX_FILE: u64 = 32 * 1024 * 1024;
-/// Largest of them unpacked: what a small file unpacks to is decided by who wrote it.
+/// Largest content after decompression, against zip bombs.
 const MAX_UNPACKED: u64 = 128 * 1024 * 1024;
-/// What is written where no registry is wanted.
+/// The setting for no registry.
 const NONE: &str = "none";
-/// Format of the files: JSON, compressed.
+/// Version of the files: compressed JSON.
 const FORMAT: u32 = 2;
 
-/// See the module.
 pub struct Registry {
     cache_file: CacheFile,
     bearer: Option<Secret>,
     state: Mutex<State>,
-    /// What is known of it, also while it is being read.
+    /// The cached servers, also during a sync.
     known: parking_lot::Mutex<Arc<Vec<Candidate>>>,
 }
 
-/// Where its file is.
 #[derive(Debug, Clone)]
 struct CacheFile {
     base: String,
@@ -80,36 +76,35 @@ struct CacheFile {
 
 #[derive(Default)]
 struct State {
-    /// Whether the file was looked for.
+    /// Whether the file was read.
     is_loaded: bool,
     cache: RegistryCache,
-    /// When the last look failed, and why.
+    /// When the last sync failed, and why.
     failed: Option<(u64, String)>,
 }
 
-/// What is remembered, as it is on disk.
+/// The cache, as on disk.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct RegistryCache {
     format: u32,
     base: String,
-    /// When the last complete look began, in milliseconds since 1970; 0 before the first.
+    /// When the last complete sync began, in milliseconds since 1970; 0 before the first.
     synced: u64,
-    /// When all of it was last read, so that what is not among these is not in the registry; 0 if that is not so.
+    /// When the last full sync was, after which a missing server is not in the registry; 0 if there was none.
     #[serde(default)]
     whole: u64,
-    /// Names that it has beside these, of servers that cannot be had from here.
+    /// Names of its servers that cannot be installed here.
     #[serde(default)]
     unusable: Vec<String>,
     candidates: Vec<Candidate>,
 }
 
 impl RegistryCache {
-    /// The registry.
     pub(super) fn base(&self) -> &str {
         &self.base
     }
 
-    /// Why the server of that name is not to be used any more, as far as the registry goes.
+    /// Why the registry withdrew the server of that name, if it did.
     pub(super) fn against(&self, name: &str) -> Option<String> {
         match self.candidates.iter().find(|one| one.name == name).map(|one| &one.status) {
             Some(Status::Deleted(message)) if message.is_empty() => {
@@ -125,15 +120,15 @@ impl RegistryCache {
     }
 }
 
-/// Servers by name, the later in the place of the earlier, as many as may be remembered.
+/// Servers by name, later ones replacing earlier ones, up to the limits.
 #[derive(Default)]
 struct Gathered {
     all: Vec<Candidate>,
     places: HashMap<String, usize>,
     bytes: usize,
-    /// Names of those that cannot be used, of this look.
+    /// Names of those that cannot be installed, in this sync.
     unusable: Vec<String>,
-    /// Whether some were left out because there are too many.
+    /// Whether some were dropped because of the limits.
     is_cut: bool,
 }
 
@@ -150,11 +145,11 @@ impl Gathered {
         let weight = candidate.weight();
         if let Some(&at) = self.places.get(&candidate.name) {
             let rest = self.bytes - self.all[at].weight();
-            if rest + weight <= MOST_BYTES {
+            if rest + weight <= MAX_BYTES {
                 self.bytes = rest + weight;
                 self.all[at] = candidate;
             }
-        } else if self.all.len() < MOST && self.bytes + weight <= MOST_BYTES {
+        } else if self.all.len() < MAX_SERVERS && self.bytes + weight <= MAX_BYTES {
             self.places.insert(candidate.name.clone(), self.all.len());
             self.bytes += weight;
             self.all.push(candidate);
@@ -164,7 +159,7 @@ impl Gathered {
     }
 }
 
-/// Registries as the settings name them: addresses with spaces between them, each with a variable behind a bar.
+/// The registries of the setting: addresses separated by spaces, each with an optional token variable after a bar.
 pub(super) fn configured(list: &str, home: &Path) -> Vec<Registry> {
     let one = |word: &str| {
         let (base, variable) = match word.split_once('|') {
@@ -186,9 +181,9 @@ pub(super) fn configured(list: &str, home: &Path) -> Vec<Registry> {
 }
 
 impl Registry {
-    /// All its servers as far as they are known, and what is wrong with the registry, if anything.
+    /// All its known servers, and a warning if it has a problem.
     pub async fn candidates(self: &Arc<Self>) -> (Arc<Vec<Candidate>>, Option<String>) {
-        self.candidates_within(PATIENCE).await
+        self.candidates_within(WAIT_TIMEOUT).await
     }
 
     async fn candidates_within(
@@ -196,7 +191,7 @@ impl Registry {
         patience: Duration,
     ) -> (Arc<Vec<Candidate>>, Option<String>) {
         let registry = Arc::clone(self);
-        // A task of its own: what is not there in time is fetched all the same, for the next time.
+        // A separate task: what is not complete in time is fetched for the next time.
         let reading = task::spawn("registry", async move { registry.refresh(false).await });
         match tokio::time::timeout(patience, reading).await {
             Ok(Ok(answer)) => answer,
@@ -204,9 +199,9 @@ impl Registry {
             Err(_) => {
                 let known = self.known();
                 let note = if known.is_empty() {
-                    "is still being read for the first time; ask again in a minute"
+                    "is still being loaded for the first time; try again in a minute"
                 } else {
-                    "is slow; what is remembered of it is used"
+                    "is slow; its cached list is used"
                 };
                 (known, Some(format!("{} {note}", self.base())))
             }
@@ -221,26 +216,25 @@ impl Registry {
         *self.known.lock() = Arc::new(candidates);
     }
 
-    /// Its address.
     pub fn base(&self) -> &str {
         &self.cache_file.base
     }
 
-    /// Fetches what changed, however short ago that was last done: how many servers it has, and what is wrong with it.
+    /// Syncs now, however recent the last sync: the number of servers, and a warning if it has a problem.
     pub async fn refresh_now(&self) -> (usize, Option<String>) {
         let (known, note) = self.refresh(true).await;
         (known.len(), note)
     }
 
     async fn refresh(&self, at_once: bool) -> (Arc<Vec<Candidate>>, Option<String>) {
-        // Held while it is read: of several that want it one reads, and the others wait for that.
+        // Locked during the sync: concurrent callers share one.
         let mut state = self.state.lock().await;
         if !state.is_loaded {
             let cache_file = self.cache_file.clone();
             let load = move || {
                 let cache = cache_file.load();
-                // It may be from elsewhere, or from a time when nobody looked.
-                delisted::look(&cache_file.home, &cache);
+                // The file may come from elsewhere, or from a time without this check.
+                delisted::apply(&cache_file.home, &cache);
                 cache
             };
             state.cache = spawn_blocking(load).await.unwrap_or_default();
@@ -248,17 +242,17 @@ impl Registry {
             self.publish(state.cache.candidates.clone());
         }
         let now = unix_millis();
-        let is_fresh =
-            now.saturating_sub(state.cache.synced) < FRESH && state.cache.synced <= now + OVERLAP;
+        let is_fresh = now.saturating_sub(state.cache.synced) < CACHE_TTL_MS
+            && state.cache.synced <= now + OVERLAP_MS;
         let note = |why: &str, known: usize| {
             let instead = if known == 0 { "" } else { "; what is remembered of it is used" };
-            Some(format!("{} does not answer ({why}){instead}", self.base()))
+            Some(format!("{} does not respond ({why}){instead}", self.base()))
         };
         if is_fresh && !at_once {
             return (self.known(), None);
         }
         if let Some((at, why)) = &state.failed
-            && now.saturating_sub(*at) < PAUSE
+            && now.saturating_sub(*at) < BACKOFF_MS
             && !at_once
         {
             let known = self.known();
@@ -274,9 +268,9 @@ impl Registry {
                 state.failed = None;
                 let cache_file = self.cache_file.clone();
                 let saved = spawn_blocking(move || {
-                    // Not written, it is read again next time.
+                    // If this fails, it is fetched again next time.
                     drop(cache_file.save(&cache));
-                    delisted::look(&cache_file.home, &cache);
+                    delisted::apply(&cache_file.home, &cache);
                     cache
                 });
                 state.cache = saved.await.unwrap_or_default();
@@ -291,17 +285,17 @@ impl Registry {
         }
     }
 
-    /// Everything, or what changed since the last time.
+    /// A full sync, or the changes since the last one.
     async fn sync(&self, cache: &mut RegistryCache, now: u64) -> Result<(), String> {
         let is_first = cache.synced == 0;
         let is_whole = is_first || self.wants_all(cache.whole, now).await;
-        let since = (!is_whole).then(|| day(cache.synced.saturating_sub(OVERLAP)));
-        // What an attempt left that did not come to its end is read again from the start.
+        let since = (!is_whole).then(|| day(cache.synced.saturating_sub(OVERLAP_MS)));
+        // After an incomplete sync everything is read again from the start.
         let before = if is_whole { Vec::new() } else { std::mem::take(&mut cache.candidates) };
         let mut gathered = Gathered::of(before);
         let done = self.pages(since.as_deref(), &mut gathered).await;
         if done.is_err() && is_whole && !is_first {
-            // All that was known before is still more than half of what there is.
+            // A partial result is worse than the old one.
             return done;
         }
         cache.candidates = gathered.all;
@@ -318,16 +312,16 @@ impl Registry {
         Ok(())
     }
 
-    /// Whether it is time to read all of it again: only where something of it is installed.
+    /// Whether a full sync is due: only if a server of it is installed.
     async fn wants_all(&self, whole: u64, now: u64) -> bool {
         let cache_file = self.cache_file.clone();
         let concerns = move || delisted::concerns(&cache_file.home, &cache_file.base);
-        now.saturating_sub(whole) >= ALL_AGAIN && spawn_blocking(concerns).await.unwrap_or(false)
+        now.saturating_sub(whole) >= FULL_SYNC_MS && spawn_blocking(concerns).await.unwrap_or(false)
     }
 
     async fn pages(&self, since: Option<&str>, gathered: &mut Gathered) -> Result<(), String> {
         let mut cursor: Option<String> = None;
-        for _ in 0..MOST_PAGES {
+        for _ in 0..MAX_PAGES {
             let mut url = format!("{}/v0.1/servers?version=latest&limit=100", self.base());
             if let Some(since) = since {
                 url.push_str(&format!("&updated_since={}", encoded(since)));
@@ -337,11 +331,11 @@ impl Registry {
             }
             let Page { candidates, unusable, next, is_page } = self.page(&url).await?;
             if !is_page {
-                return Err("what it says is no list of servers".to_owned());
+                return Err("its response is not a list of servers".to_owned());
             }
-            // One that was taken back is remembered as such: it may be installed.
+            // A withdrawn server stays listed as such: it may be installed.
             candidates.into_iter().for_each(|candidate| gathered.take(candidate));
-            let room = MOST.saturating_sub(gathered.unusable.len());
+            let room = MAX_SERVERS.saturating_sub(gathered.unusable.len());
             gathered.is_cut |= unusable.len() > room;
             gathered.unusable.extend(unusable.into_iter().take(room));
             if next.is_none() || next == cursor {
@@ -349,28 +343,26 @@ impl Registry {
             }
             cursor = next;
         }
-        Err(format!("it has more than {MOST_PAGES} pages"))
+        Err(format!("it has more than {MAX_PAGES} pages"))
     }
 
     async fn page(&self, url: &str) -> Result<Page, String> {
-        let body = tokio::time::timeout(ONE_PAGE, fetch(url, self.bearer.as_ref()))
+        let body = tokio::time::timeout(PAGE_TIMEOUT, fetch(url, self.bearer.as_ref()))
             .await
-            .map_err(|_| "it is slow".to_owned())??;
+            .map_err(|_| "it timed out".to_owned())??;
         let base = self.base().to_owned();
         let read = spawn_blocking(move || {
             let document: Value = serde_json::from_slice(&body).ok()?;
             Some(page(&base, &document))
         });
-        read.await.ok().flatten().ok_or_else(|| "what it says is no JSON".to_owned())
+        read.await.ok().flatten().ok_or_else(|| "its response is not JSON".to_owned())
     }
 
-    /// What is on disk of it.
     pub(super) fn load(&self) -> RegistryCache {
         self.cache_file.load()
     }
 
-    /// Puts in its place what a snapshot has of it; how many servers that are, and as of when. Nothing if the snapshot
-    /// has nothing of it, or nothing newer.
+    /// Imports its part of a snapshot; returns the number of servers and the time. Nothing if the snapshot has no newer data.
     pub(super) fn take(
         &self,
         all: &mut Vec<RegistryCache>,
@@ -378,20 +370,20 @@ impl Registry {
         let base = &self.cache_file.base;
         let Some(at) = all.iter().position(|cache| cache.base == *base) else { return Ok(None) };
         let mut cache = all.swap_remove(at);
-        if cache.synced <= self.load().synced || cache.synced > unix_millis() + OVERLAP {
+        if cache.synced <= self.load().synced || cache.synced > unix_millis() + OVERLAP_MS {
             return Ok(None);
         }
         let mut gathered = Gathered::of(Vec::new());
-        // Whoever made the file is believed no more than a registry.
+        // A snapshot is trusted no more than a registry.
         for mut candidate in cache.candidates.into_iter().filter_map(sound) {
-            // Nor can it speak for anybody else.
+            // Nor can it claim to be another registry.
             candidate.source = Source::Registry(base.clone());
             gathered.take(candidate);
         }
         cache.candidates = gathered.all;
         cache.format = FORMAT;
         self.cache_file.save(&cache)?;
-        delisted::look(&self.cache_file.home, &cache);
+        delisted::apply(&self.cache_file.home, &cache);
         Ok(Some((cache.candidates.len(), cache.synced)))
     }
 }
@@ -422,30 +414,28 @@ impl CacheFile {
     }
 }
 
-/// A document as it is kept: JSON, compressed.
 pub(super) fn packed(document: &impl Serialize) -> Vec<u8> {
     let mut writer = GzEncoder::new(Vec::new(), Compression::default());
-    // Writing to memory does not fail, nor does writing out text and lists.
+    // Serializing to memory does not fail.
     let json = serde_json::to_vec(document).unwrap_or_default();
     let written = writer.write_all(&json).and_then(|()| writer.finish());
     written.unwrap_or_default()
 }
 
-/// The document in such a file.
 pub(super) fn unpacked<T: DeserializeOwned>(raw: &[u8]) -> Option<T> {
     let mut json = Vec::new();
     GzDecoder::new(raw).take(MAX_UNPACKED).read_to_end(&mut json).ok()?;
     serde_json::from_slice(&json).ok()
 }
 
-/// One GET, bounded, without redirects. Plain HTTP only to this machine itself.
+/// One bounded GET, without redirects. Plain HTTP only to this machine.
 async fn fetch(url: &str, bearer: Option<&Secret>) -> Result<Bytes, String> {
     let local = ["http://127.0.0.1:", "http://localhost:", "http://[::1]:"];
     if !url.starts_with("https://") && !local.iter().any(|start| url.starts_with(start)) {
-        return Err("its address is not one of https".to_owned());
+        return Err("its address is not https".to_owned());
     }
-    // Through the tunnel that the surroundings name, as package clients go.
-    let plan = Plan { tunnel: Tunnel::from_surroundings(), ..Plan::plain(CONNECT, 1) };
+    // Through the proxy of the environment, like the package clients.
+    let plan = ClientOptions { proxy: Proxy::from_env(), ..ClientOptions::new(CONNECT_TIMEOUT, 1) };
     let web = Web::new(plan).map_err(|_| "TLS cannot be set up".to_owned())?;
     let mut request = Request::get(url)
         .header(ACCEPT, "application/json")
@@ -453,7 +443,7 @@ async fn fetch(url: &str, bearer: Option<&Secret>) -> Result<Bytes, String> {
         .map_err(|_| "its address cannot be used".to_owned())?;
     if let Some(bearer) = bearer {
         let value = HeaderValue::try_from(format!("Bearer {}", bearer.expose()));
-        let mut value = value.map_err(|_| format!("{} holds no token", bearer.name()))?;
+        let mut value = value.map_err(|_| format!("{} is not a valid token", bearer.name()))?;
         value.set_sensitive(true);
         request.headers_mut().insert(AUTHORIZATION, value);
     }
@@ -461,11 +451,11 @@ async fn fetch(url: &str, bearer: Option<&Secret>) -> Result<Bytes, String> {
     if answer.status() != StatusCode::OK {
         return Err(format!("status {}", answer.status().as_u16()));
     }
-    let body = web::whole(answer.into_body(), MAX_PAGE).await;
-    body.map_err(|_| "its answer is cut or too long".to_owned())
+    let body = web::read_body(answer.into_body(), MAX_PAGE).await;
+    body.map_err(|_| "its response is truncated or too long".to_owned())
 }
 
-/// A value as it may stand in a query.
+/// Percent-encoding for a query.
 fn encoded(value: &str) -> String {
     let mut out = String::new();
     for byte in value.bytes() {

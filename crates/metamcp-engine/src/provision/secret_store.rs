@@ -1,5 +1,5 @@
-//! Where secrets of installed servers are: in the keyring of the system, or each alone in a file of the user's. What is
-//! written down elsewhere says which (`core::provision::secret_ref`).
+//! Secrets of installed servers: in the system keyring, or each in a private file. Records contain only references to them
+//! (`core::provision::secret_ref`).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,33 +12,24 @@ use super::store::Record;
 use crate::files::{Directory, FileError};
 use crate::secrets;
 
-/// How long a keyring may take: a person who was just asked for the secret is there to unlock it.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Keyring timeout: the person who just entered the secret is there to unlock it.
+const KEYRING_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct SecretStore {
     home: PathBuf,
-    /// Where the user wants such things.
     pub(super) place: TokenStore,
 }
 
-/// Why a secret was not put away; nothing is installed without that.
+/// Why a secret was not stored; nothing is installed then.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretStoreError {
-    /// The keyring, where the user insists on it.
-    #[error("the secret for {name} does not go into the keyring: {why}")]
-    Keyring {
-        /// What it is for.
-        name: String,
-        /// The keyring's trouble.
-        why: String,
-    },
-    /// A file of ours.
+    /// The configured keyring does not work.
+    #[error("the secret for {name} cannot be stored in the keyring: {why}")]
+    Keyring { name: String, why: String },
     #[error(transparent)]
     File(#[from] FileError),
-    /// No number for it.
-    #[error("this system has no randomness")]
+    #[error("this system has no random numbers")]
     NoRandomness,
 }
 
@@ -47,7 +38,7 @@ impl SecretStore {
         SecretStore { home: home.to_owned(), place: TokenStore::Auto }
     }
 
-    /// What a person gave for a plan, with what stands for each secret in its place.
+    /// Stores the secrets among the values for a plan; returns the values with references in their place.
     pub(super) async fn values(
         &self,
         plan: &Plan,
@@ -61,7 +52,7 @@ impl SecretStore {
         Ok(values)
     }
 
-    /// The same for a consent.
+    /// The same for an approval.
     pub(super) async fn consent(
         &self,
         plan: &Plan,
@@ -77,9 +68,9 @@ impl SecretStore {
     }
 
     async fn replace(&self, inputs: &[&Input], value: &mut String) -> Result<(), SecretStoreError> {
-        // A path says where something is; it is no secret itself, and opens a door to what it names.
+        // A path is not a secret itself; the server gets access to the file it names.
         let is_place = Path::new(&*value).is_absolute() && Path::new(&*value).exists();
-        // So does whatever a person writes in place of a secret.
+        // Neither is a reference to a secret.
         let is_reference = metamcp_types::secret::Reference::is_one(value);
         let input = inputs.iter().find(|input| input.is_worth_keeping(value));
         if let Some(input) = input.filter(|_| !is_place && !is_reference) {
@@ -116,23 +107,23 @@ impl SecretStore {
     }
 
     async fn hand_to_keyring(&self, number: &str, secret: &str) -> Result<(), String> {
-        // Some keyrings are handed a line of words; what could be read as more than one word is kept elsewhere.
+        // Some keyrings are passed a command line of words; what could be parsed as more than one word goes into a file.
         if !secret.chars().all(|c| c.is_ascii_graphic() && c != '"' && c != '\\') {
-            return Err("it holds characters that keyrings are not handed safely".to_owned());
+            return Err("it contains characters that are unsafe for the keyring".to_owned());
         }
         let account = secret_ref::keyring_account(number);
-        secrets::keep(KEYRING, &account, secret, PATIENCE).await?;
-        let back = secrets::kept(KEYRING, &account, PATIENCE).await?;
-        if back == secret { Ok(()) } else { Err("it gives back something else".to_owned()) }
+        secrets::keep(KEYRING, &account, secret, KEYRING_TIMEOUT).await?;
+        let back = secrets::kept(KEYRING, &account, KEYRING_TIMEOUT).await?;
+        if back == secret { Ok(()) } else { Err("it returned another value".to_owned()) }
     }
 
-    /// What belongs to a consent that came to nothing is not kept.
+    /// Deletes the secrets of an unused approval.
     pub(super) async fn forget_consent(&self, consent: &Consent) {
         let given = consent.environment.iter().map(|(_, value)| value);
         self.forget(given.chain(&consent.argv)).await;
     }
 
-    /// The same for a server that is taken away.
+    /// The same for a removed server.
     pub(super) async fn forget_record(&self, record: &Record) {
         let given = record.values.iter().map(|(_, value)| value);
         self.forget(given.chain(&record.argv)).await;
@@ -140,11 +131,11 @@ impl SecretStore {
 
     async fn forget(&self, values: impl Iterator<Item = &String>) {
         for value in values {
-            // What cannot be removed is named by nothing any more.
+            // If this fails, the secret remains, but nothing refers to it.
             match secret_ref::secret_ref(value) {
                 Some(SecretRef::Keyring(number)) => {
                     let account = secret_ref::keyring_account(number);
-                    secrets::forget(KEYRING, &account, PATIENCE).await.ok();
+                    secrets::forget(KEYRING, &account, KEYRING_TIMEOUT).await.ok();
                 }
                 Some(SecretRef::File(number)) => {
                     let home = Directory::home(&self.home).ok().flatten();

@@ -1,6 +1,6 @@
-//! What is on disk: plans that wait for a yes, the yes itself, hashes seen before, what is installed, what is trusted.
-//! Owns: these files, and the notice to gateways that run.      Never: decides, fetches, starts anything.
-//! In: plans, answers of a person.  Out: consents, records, the configuration of an installed server (`store/config.rs`).
+//! The files of provisioning: pending plans, approvals, hashes seen before, installed servers, advance trust.
+//! Owns: these files, and the change notice to running gateways.      Never: decides, fetches, starts anything.
+//! In: plans, decisions of a person.  Out: approvals, records, the configuration of an installed server (`store/config.rs`).
 //! Tests: `store/tests.rs`.
 
 use std::collections::BTreeMap;
@@ -32,111 +32,100 @@ const WORK: &str = "work";
 const SEEN: &str = "seen.json";
 const RECORD: &str = "server.json";
 const TRUSTED: &str = "trusted.json";
-const TURN: &str = "installing.lock";
-/// Written whenever what is installed changed.
+const INSTALL_LOCK: &str = "installing.lock";
+/// Written whenever the installed servers change.
 pub(super) const CHANGED: &str = "provisioned.changed";
 
 /// Largest file read; a plan with a thousand packages is a tenth of it.
 const MAX_FILE: u64 = 4 * 1024 * 1024;
-/// How long a plan waits for a yes.
-const WAITS: u64 = 60 * 60 * 1000;
-/// Most plans that wait; a model that asks for ever fills no disk.
-const MOST_PENDING: usize = 64;
-/// Most hashes remembered.
-const MOST_SEEN: usize = 4096;
-/// Longest sentence of a tool that is kept for people.
-const LONGEST_ABOUT: usize = 160;
-/// Most installed servers looked for.
-const MOST_INSTALLED: usize = 1024;
+/// How long a plan waits for approval.
+const PENDING_TTL_MS: u64 = 60 * 60 * 1000;
+/// Most pending plans: a model that keeps asking must not fill the disk.
+const MAX_PENDING: usize = 64;
+const MAX_SEEN: usize = 4096;
+/// Longest description of a tool kept for display.
+const MAX_ABOUT_CHARS: usize = 160;
+const MAX_INSTALLED: usize = 1024;
 
-/// See the module.
 #[derive(Debug)]
 pub struct Store {
     home: PathBuf,
 }
 
-/// A plan that waits for a yes.
+/// A plan that waits for approval.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Pending {
-    /// The plan.
     pub plan: Plan,
-    /// Since when, in milliseconds since 1970.
     pub since: u64,
 }
 
-/// An installed server.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Record {
-    /// What was agreed to.
+    /// The approved plan.
     pub plan: Plan,
-    /// What is run, every word of it; for a secret, what stands for it.
+    /// The command line; secrets as references.
     pub argv: Vec<String>,
     /// When it was installed, in milliseconds since 1970.
     pub installed: u64,
-    /// What its tools looked like when they were first listed, by name.
+    /// The fingerprints of its tools when they were first listed, by name.
     #[serde(default)]
     pub pins: BTreeMap<String, String>,
-    /// What the person gave for its variables; for a secret, what stands for it.
+    /// The values of its variables; secrets as references.
     #[serde(default)]
     pub values: Vec<(String, String)>,
-    /// The program behind the first word, where that name leads to a stub.
+    /// The program behind the first word, if that name is a version manager's shim.
     #[serde(default)]
     pub runtime: Option<String>,
-    /// Whether an image was brought to this machine for it, which was not there before.
+    /// Whether an image was pulled for it that was not on this machine before.
     #[serde(default)]
     pub brought: bool,
-    /// The digest of what was written down of its files; none where it was installed before that was kept.
+    /// The digest of the manifest of its files; none if it was installed by an older version.
     #[serde(default)]
     pub manifest: Option<String>,
-    /// Files and folders that the person lets it use beside its own.
+    /// Files and folders that it may use beside its own.
     #[serde(default)]
     pub reach: Vec<PathBuf>,
     /// How often its changed tools were accepted.
     #[serde(default)]
     pub accepted: u64,
-    /// Tools that are kept from the model, as they were when they were last listed, by name.
+    /// Tools hidden from the model, as last listed, by name.
     #[serde(default)]
     pub blocked: BTreeMap<String, Blocked>,
-    /// Its tools as they were pinned, by name, for people to see.
+    /// Its tools as pinned, by name, for display.
     #[serde(default)]
     pub tools: BTreeMap<String, Seen>,
-    /// Why it is not used, until a person has looked at it; kept in a file of its own.
+    /// Why it is withheld, until a person accepts it; stored in a separate file.
     #[serde(skip)]
     pub quarantine: Option<String>,
 }
 
-/// A tool as it was when it was pinned, in a line.
+/// A pinned tool, for display in one line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
-    /// Its name and parameters.
     pub signature: String,
-    /// The first sentence that it says of itself.
+    /// The first sentence of its description.
     pub about: String,
 }
 
 impl Seen {
-    /// Of what a tool says of itself.
     pub(super) fn new(signature: &str, description: &str) -> Seen {
-        let about = text::first_sentence(description, LONGEST_ABOUT);
+        let about = text::first_sentence(description, MAX_ABOUT_CHARS);
         Seen { signature: signature.to_owned(), about }
     }
 }
 
-/// A tool that is not what was agreed to, as a person has to see it.
+/// A tool that is not as approved, for review by a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocked {
-    /// Its fingerprint.
     pub print: String,
-    /// Whether there was none of that name.
+    /// Whether there was no tool of that name.
     pub is_new: bool,
-    /// Its name and parameters.
     pub signature: String,
-    /// What it says of itself now.
     pub description: String,
 }
 
 impl Record {
-    /// One without pins yet.
+    /// A record without pins yet.
     pub fn new(plan: Plan, consent: &Consent, installed: u64) -> Record {
         Record {
             plan,
@@ -156,58 +145,44 @@ impl Record {
     }
 }
 
-/// Why something could not be kept or found.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A file.
     #[error(transparent)]
     File(#[from] FileError),
-    /// No such plan waits.
-    #[error("no plan {id} waits for a yes; it was used, is older than an hour, or never was")]
-    NoPlan {
-        /// What was asked for.
-        id: String,
-    },
-    /// No such server is installed.
+    #[error(
+        "no plan {id} waits for approval; it was used, is older than an hour, or never existed"
+    )]
+    NoPlan { id: String },
     #[error("no server {name:?} was installed by metamcp")]
-    NotInstalled {
-        /// What was asked for.
-        name: String,
-    },
-    /// Nothing is kept from the model.
+    NotInstalled { name: String },
     #[error("nothing of {name:?} is blocked, so there is nothing to accept")]
-    NothingBlocked {
-        /// Which server.
-        name: String,
-    },
-    /// The values do not do.
+    NothingBlocked { name: String },
+    /// The values are invalid.
     #[error(transparent)]
     Rejected(#[from] Rejected),
 }
 
 impl Store {
-    /// Files under that home.
     pub fn new(home: &Path) -> Store {
         Store { home: home.to_owned() }
     }
 
-    /// The home.
     pub fn home(&self) -> &Path {
         &self.home
     }
 
-    /// The folder a package is installed into, absolute where the home is.
+    /// The installation folder of a package, absolute if the home is.
     pub fn prefix(&self, package: &str) -> String {
         let home = std::path::absolute(&self.home).unwrap_or_else(|_| self.home.clone());
         home.join(INSTALLED).join(component(package)).to_string_lossy().into_owned()
     }
 
-    /// A folder for what is resolved of a package.
+    /// The working folder for resolving a package.
     pub(super) fn work(&self, package: &str) -> PathBuf {
         self.home.join(OWN).join(WORK).join(component(package))
     }
 
-    /// What the user grants in advance. A file that cannot be read grants nothing, and says so.
+    /// What the user trusts in advance. An unreadable file trusts nothing, and is an error.
     pub fn trust(&self) -> Result<Trust, String> {
         let read = || -> Result<Option<Vec<u8>>, FileError> {
             let Some(home) = Directory::home(&self.home)? else { return Ok(None) };
@@ -221,18 +196,18 @@ impl Store {
         }
     }
 
-    /// The hash this package had when it was first seen.
+    /// The hash of this package when it was first seen.
     pub fn seen(&self, package: &str) -> Option<String> {
         self.all_seen().remove(package)
     }
 
     pub(super) fn remember_seen(&self, package: &str, integrity: &str) {
         let mut seen = self.all_seen();
-        if seen.contains_key(package) || seen.len() >= MOST_SEEN {
+        if seen.contains_key(package) || seen.len() >= MAX_SEEN {
             return;
         }
         seen.insert(package.to_owned(), integrity.to_owned());
-        // Not kept, it is as if it were seen for the first time again.
+        // If this fails, the package counts as seen for the first time again.
         drop(self.own().and_then(|own| write(&own, SEEN, &seen)));
     }
 
@@ -240,7 +215,7 @@ impl Store {
         self.own().ok().and_then(|own| read(&own, SEEN)).unwrap_or_default()
     }
 
-    /// Keeps a plan until somebody says yes in a terminal. The same plan has the same id.
+    /// Stores a plan until somebody approves it in a terminal. The same plan has the same id.
     pub fn wait_for_yes(&self, plan: &Plan) -> Result<String, StoreError> {
         let pending = self.part(PENDING)?;
         self.sweep(&pending);
@@ -253,37 +228,37 @@ impl Store {
         Ok(id)
     }
 
-    /// Plans that wait, by id.
+    /// Pending plans, by id.
     pub fn pending(&self) -> Vec<(String, Pending)> {
         let Ok(folder) = self.part(PENDING) else { return Vec::new() };
-        let names = folder.names(MOST_PENDING * 2).unwrap_or_default();
+        let names = folder.names(MAX_PENDING * 2).unwrap_or_default();
         let now = unix_millis();
         let waiting = names.into_iter().filter_map(|name| {
             let id = name.strip_suffix(".json")?.to_owned();
             let pending: Pending = read(&folder, &name)?;
-            // A file whose name says something else was not written by us.
-            (pending.plan.id() == id && now.saturating_sub(pending.since) <= WAITS)
+            // A file whose name does not match its content was not written by us.
+            (pending.plan.id() == id && now.saturating_sub(pending.since) <= PENDING_TTL_MS)
                 .then_some((id, pending))
         });
         waiting.collect()
     }
 
     fn sweep(&self, folder: &Directory) {
-        let mut names = folder.names(MOST_PENDING * 4).unwrap_or_default();
+        let mut names = folder.names(MAX_PENDING * 4).unwrap_or_default();
         let now = unix_millis();
         let age =
             |name: &String| folder.modified_ms(name).map_or(u64::MAX, |at| now.saturating_sub(at));
         names.sort_by_key(age);
         for (number, name) in names.iter().enumerate() {
-            if number + 1 >= MOST_PENDING || age(name) > WAITS {
-                // What cannot be removed is passed over when it is read.
+            if number + 1 >= MAX_PENDING || age(name) > PENDING_TTL_MS {
+                // A file that cannot be removed is skipped when reading.
                 folder.remove(name).ok();
             }
         }
     }
 
-    /// Writes down the yes of a person to the plan that was shown to them, if it still waits. What waits under its id
-    /// may have been exchanged since; the yes is to what was seen.
+    /// Records a person's approval of the plan as shown, if it is still pending. The pending file may have been replaced
+    /// since; the approval is for what was shown.
     pub fn agree(&self, shown: &Plan, values: Vec<(String, String)>) -> Result<(), StoreError> {
         let digest = shown.digest();
         if !self.pending().iter().any(|(_, pending)| pending.plan.digest() == digest) {
@@ -295,7 +270,7 @@ impl Store {
         Ok(())
     }
 
-    /// Uses up the yes to a plan, if there is one. It is gone afterwards, whether it was good or not.
+    /// Uses up the approval of a plan, if there is one. It is gone afterwards, valid or not.
     pub fn use_yes(&self, plan: &Plan) -> Result<Option<Consent>, StoreError> {
         let agreed = self.part(AGREED)?;
         let name = format!("{}.json", plan.id());
@@ -313,7 +288,7 @@ impl Store {
         }
     }
 
-    /// The plan waits no longer.
+    /// The plan is no longer pending.
     pub fn forget_pending(&self, plan: &Plan) {
         if let Ok(pending) = self.part(PENDING) {
             pending.remove(&format!("{}.json", plan.id())).ok();
@@ -326,11 +301,10 @@ impl Store {
         Ok(())
     }
 
-    /// Installed servers, by name.
     pub fn records(&self) -> Vec<Record> {
         let Ok(Some(home)) = Directory::home(&self.home) else { return Vec::new() };
         let Ok(Some(all)) = home.inside(INSTALLED) else { return Vec::new() };
-        let names = all.names(MOST_INSTALLED).unwrap_or_default();
+        let names = all.names(MAX_INSTALLED).unwrap_or_default();
         let records = names.iter().filter_map(|name| {
             let folder = all.inside(name).ok()??;
             let record: Record = read(&folder, RECORD)?;
@@ -341,13 +315,12 @@ impl Store {
         records
     }
 
-    /// One of them.
     pub fn record(&self, name: &str) -> Result<Record, StoreError> {
         let found = self.records().into_iter().find(|record| record.plan.server == name);
         found.ok_or_else(|| StoreError::NotInstalled { name: name.to_owned() })
     }
 
-    /// Takes an installed server away with all of its files.
+    /// Removes an installed server with all its files.
     pub(super) fn remove(&self, name: &str) -> Result<Record, StoreError> {
         let record = self.record(name)?;
         let folder = Path::new(&record.plan.prefix);
@@ -361,8 +334,8 @@ impl Store {
         Ok(record)
     }
 
-    /// A server is fine as it was shown to a person: its blocked tools are pinned, and nothing that it says otherwise
-    /// afterwards; what its registry has against it counts no more, unless that is something else by now.
+    /// Accepts a server as shown to a person: its blocked tools are pinned as shown, and its withdrawal is ignored, unless
+    /// there is another reason by now.
     pub fn accept(&self, shown: &Record) -> Result<Record, StoreError> {
         let name = &shown.plan.server;
         if shown.blocked.is_empty() && shown.quarantine.is_none() {
@@ -383,7 +356,7 @@ impl Store {
         Ok(record)
     }
 
-    /// Lets an installed server use a file or a folder of the user's.
+    /// Gives an installed server access to a file or a folder of the user.
     pub fn allow(&self, name: &str, path: &Path) -> Result<Record, StoreError> {
         let mut record = self.record(name)?;
         let real = path.canonicalize().map_err(|source| FileError::Io {
@@ -399,16 +372,16 @@ impl Store {
         Ok(record)
     }
 
-    /// Gateways that run look at what is installed again: they watch this file.
+    /// Notifies running gateways, which watch this file.
     pub(super) fn tell_gateways(&self) {
         let home = Directory::home_or_create(&self.home);
-        // Not written, they find out when they are next started.
+        // If this fails, they notice at their next start.
         drop(home.and_then(|home| home.replace(CHANGED, unix_millis().to_string().as_bytes())));
     }
 
-    /// The file by whose lock processes take turns to install.
-    pub(super) fn turnstile(&self) -> Result<File, FileError> {
-        self.own()?.turnstile(TURN)
+    /// The lock file for installations.
+    pub(super) fn open_lock(&self) -> Result<File, FileError> {
+        self.own()?.open_lock(INSTALL_LOCK)
     }
 
     fn own(&self) -> Result<Directory, FileError> {

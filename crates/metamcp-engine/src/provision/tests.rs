@@ -1,4 +1,4 @@
-//! Servers that are installed take nobody's place, and their secrets are nowhere but where they belong.
+//! Installed servers replace no others, and their secrets are stored nowhere else.
 
 use metamcp_config::config::LocalCommand;
 use metamcp_config::settings::ProvisionSettings;
@@ -11,7 +11,7 @@ fn provisioner(home: &Path) -> Provisioner {
     Provisioner::new(home, &settings, Box::new(|_| {}))
 }
 
-/// A service elsewhere: nothing has to be fetched for it.
+/// A remote server: nothing has to be downloaded for it.
 fn plan(provisioner: &Provisioner, server: &str, url: &str) -> Plan {
     let mut candidate = builtin().remove(1);
     candidate.offer.kind = Kind::Remote;
@@ -24,7 +24,7 @@ fn plan(provisioner: &Provisioner, server: &str, url: &str) -> Plan {
 }
 
 #[tokio::test]
-async fn an_installed_server_takes_the_place_of_no_other() {
+async fn an_installed_server_replaces_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let provisioner = provisioner(&folder.path().join("home"));
     let install = async |plan: &Plan, taken: &str| {
@@ -49,12 +49,12 @@ async fn an_installed_server_takes_the_place_of_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_processes_do_not_install_at_once() {
+async fn two_processes_do_not_install_concurrently() {
     let folder = tempfile::tempdir().unwrap();
     let provisioner = provisioner(&folder.path().join("home"));
     let plan = plan(&provisioner, "notes", "https://one.example.com/mcp");
     let consent = plan.complete(&[]).unwrap();
-    let other = provisioner.store.turnstile().unwrap();
+    let other = provisioner.store.open_lock().unwrap();
     other.lock().unwrap();
     let busy = provisioner.install(&plan, &consent, &|_| false).await;
     assert!(matches!(busy, Err(InstallError::Busy)));
@@ -78,7 +78,7 @@ fn postgres(provisioner: &Provisioner) -> Plan {
     Plan::new("pg".to_owned(), &candidate, &facts, Verdict::default(), &prefix, Ok(()))
 }
 
-/// Every file under a folder that holds a text.
+/// Every file under a folder that contains a text.
 fn holding(folder: &Path, text: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -93,7 +93,7 @@ fn holding(folder: &Path, text: &str) -> Vec<PathBuf> {
 }
 
 #[tokio::test]
-async fn a_secret_is_in_no_plan_no_yes_and_no_record() {
+async fn a_secret_is_in_no_plan_approval_or_record() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("home");
     let mut provisioner = provisioner(&home);
@@ -122,7 +122,7 @@ async fn a_secret_is_in_no_plan_no_yes_and_no_record() {
     store.remember_installed(&record).unwrap();
     let record = store.record("pg").unwrap();
     assert_eq!(plan.shown(&record.argv).last().map(String::as_str), Some("[secret connection]"));
-    // Where it is used, it is what it was.
+    // At use it is resolved again.
     let config = store::server_config(&record);
     assert!(!format!("{config:?}").contains("hunter2"));
     let started = crate::secrets::resolved(&config).await.unwrap().unwrap();
@@ -135,7 +135,7 @@ async fn a_secret_is_in_no_plan_no_yes_and_no_record() {
     assert_eq!(env[2].1.expose(), format!("[[0,{address:?}]]"));
     assert!(std::fs::read_to_string(&ours).unwrap().contains("process.argv"));
     assert_eq!(env[0].1.expose(), "t0ken-canary");
-    // Where a key is, is no secret; and what it names is opened.
+    // The path of a key is not a secret; and access to the file is granted.
     assert_eq!(env[1].1.expose(), key.to_str().unwrap());
     assert!(started.secrets().iter().any(|secret| secret.expose() == address));
     provisioner.remove("pg").await.unwrap();
@@ -143,7 +143,7 @@ async fn a_secret_is_in_no_plan_no_yes_and_no_record() {
 }
 
 #[tokio::test]
-async fn what_is_installed_is_written_down_without_its_secrets_whoever_agreed() {
+async fn records_contain_no_secrets_whoever_approved() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("home");
     let mut provisioner = provisioner(&home);
@@ -154,7 +154,7 @@ async fn what_is_installed_is_written_down_without_its_secrets_whoever_agreed() 
     provisioner.install(&plan, &consent, &|_| false).await.unwrap();
     let files = holding(&home, "k3y-canary");
     assert!(files.len() == 1 && files[0].starts_with(home.join("provision/secrets")), "{files:?}");
-    // What is not installed leaves none.
+    // A failed installation leaves none.
     let again =
         provisioner.put_away(&plan, vec![("X-Api-Key".to_owned(), "0ther-canary".to_owned())]);
     let consent = plan.complete(&again.await.unwrap()).unwrap();
@@ -164,7 +164,7 @@ async fn what_is_installed_is_written_down_without_its_secrets_whoever_agreed() 
 }
 
 #[test]
-fn only_what_a_person_typed_for_a_secret_is_looked_up() {
+fn only_a_persons_secret_values_are_resolved() {
     let folder = tempfile::tempdir().unwrap();
     let provisioner = provisioner(&folder.path().join("home"));
     let mut plan = postgres(&provisioner);
@@ -177,13 +177,13 @@ fn only_what_a_person_typed_for_a_secret_is_looked_up() {
     assert_eq!(late(&plan, "cmd:touch /tmp/x"), 1);
     plan.asked[0].default = Some("cmd:touch /tmp/x".to_owned());
     assert_eq!(late(&plan, "cmd:touch /tmp/x"), 0, "it is its publisher's");
-    // One that clients ask for is typed by whoever answers there.
+    // A non-secret value is typed into a client, perhaps by a model.
     plan.asked[0].secret = false;
     assert_eq!(late(&plan, "cmd:touch /tmp/y"), 0);
 }
 
 #[test]
-fn secrets_of_older_records_are_in_no_command_line_either() {
+fn secrets_of_older_records_are_not_in_the_command_line() {
     let folder = tempfile::tempdir().unwrap();
     let provisioner = provisioner(&folder.path().join("home"));
     let address = "postgresql://ada:hunter2@db/notes";
@@ -207,25 +207,25 @@ fn secrets_of_older_records_are_in_no_command_line_either() {
     assert_eq!(written(&config), expected);
     let config = store::server_config(&record(Kind::Pypi, &["/x/venv/bin/pg"]));
     assert_eq!(written(&config), "python metamcp-start.py /x/venv/bin/pg [secret connection]");
-    // Nor is there for a program that is none of Python.
+    // Nor into a program that is not a Python script.
     for (line, can) in [("#!/usr/bin/env python3", true), ("#!/bin/sh", false)] {
         let program = folder.path().join("pg");
         std::fs::write(&program, format!("{line}\n")).unwrap();
         let config = store::server_config(&record(Kind::Pypi, &[program.to_str().unwrap()]));
         assert!(!written(&config).contains("hunter2"), "{config:?}");
         let why = config.state.against().unwrap_or_default();
-        assert_eq!(why.contains("a program that is none of Python"), !can, "{line}: {why}");
+        assert_eq!(why.contains("a program that is not a Python script"), !can, "{line}: {why}");
     }
-    // There is no such way into a container.
+    // A container cannot get one either.
     let config = store::server_config(&record(Kind::Oci, &["docker", "run", "image"]));
     assert!(!written(&config).contains("hunter2"), "{config:?}");
     let why = config.state.against().unwrap();
     assert!(why.contains("it takes connection, a secret, as an argument"), "{why}");
 }
 
-/// An argument that nobody declared a secret is one by what is put there.
+/// An argument that was not declared a secret is one if its value is.
 #[test]
-fn a_program_that_cannot_be_handed_a_secret_is_not_installed_with_one() {
+fn a_program_that_cannot_receive_a_secret_safely_is_not_installed_with_one() {
     let folder = tempfile::tempdir().unwrap();
     let provisioner = provisioner(&folder.path().join("home"));
     let program = folder.path().join("notes");
@@ -242,13 +242,13 @@ fn a_program_that_cannot_be_handed_a_secret_is_not_installed_with_one() {
     assert!(!store::takes_secrets(&plan, &agreed("/home/ada/notes")));
     assert!(store::takes_secrets(&plan, &agreed("postgresql://ada:hunter2@db/notes")));
     let refused = install::can_be_handed_secrets(&plan).unwrap_err().to_string();
-    assert!(refused.contains("its program is none of Python"), "{refused}");
+    assert!(refused.contains("its program is not a Python script"), "{refused}");
     std::fs::write(&program, "#!/opt/venv/bin/python\n").unwrap();
     install::can_be_handed_secrets(&plan).unwrap();
 }
 
 #[tokio::test]
-async fn what_cannot_be_remembered_is_not_left_behind() {
+async fn an_installation_that_cannot_be_recorded_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("home");
     let mut provisioner = provisioner(&home);
@@ -266,7 +266,7 @@ async fn what_cannot_be_remembered_is_not_left_behind() {
 
 #[cfg(unix)]
 #[test]
-fn a_link_in_the_place_of_a_package_opens_nothing() {
+fn a_symlink_in_place_of_a_package_grants_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (prefix, users) = (folder.path().join("prefix"), folder.path().join("users"));
     std::fs::create_dir_all(prefix.join("node_modules/@a")).unwrap();

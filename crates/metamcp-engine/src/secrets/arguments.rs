@@ -1,10 +1,10 @@
-//! Hands arguments that are secrets to a server without putting them into its command line.
-//! Owns: the variable they go by, our programs in front of a server's, the command line with one.      Never: looks a secret up, starts anything.
-//! In: arguments that were looked up.  Out: a variable, and a file that is as it should be.
+//! Passes secret arguments to a server without putting them into its command line.
+//! Owns: the variable, the launchers, the command line with one.      Never: looks a secret up, starts anything.
+//! In: resolved arguments.  Out: a variable, and an intact launcher file.
 //! Tests: `arguments/tests.rs`, and `metamcp/tests/real/arguments.rs` with real programs.
 //!
-//! A command line is open to every user of the machine; an environment to its owner alone. So they go by a variable, to
-//! a program of ours that runs in the server's process before it, takes the variable away and puts them into their
+//! Every user of the machine can read a command line; an environment only its owner. So they are passed in a variable, to
+//! a launcher of ours that runs in the server's process first, removes the variable and puts the arguments in their
 //! places.
 
 use std::path::Path;
@@ -14,12 +14,12 @@ use metamcp_types::secret::Secret;
 
 use crate::files::{Directory, FileError};
 
-/// The variable. Our programs know it by this name.
+/// The variable. The launchers use this name.
 const VARIABLE: &str = "METAMCP_ARGUMENTS";
 const NODE: &str = include_str!("arguments/start.cjs");
 const PYTHON: &str = include_str!("arguments/start.py");
 
-/// What the file of our program is called, by the runtime that is to run it.
+/// The file name of the launcher for a runtime.
 pub(crate) fn starter(runtime: Runtime) -> &'static str {
     match runtime {
         Runtime::Node => "metamcp-start.cjs",
@@ -27,7 +27,7 @@ pub(crate) fn starter(runtime: Runtime) -> &'static str {
     }
 }
 
-/// The command line of a server with our program in front of it. The server's own begins with its program's file.
+/// The command line of a server with the launcher in front of it. The server's own begins with its program's file.
 pub(crate) fn command_line(
     runtime: Runtime,
     starter: &Path,
@@ -36,26 +36,26 @@ pub(crate) fn command_line(
 ) -> (String, Vec<String>) {
     let starter = starter.to_string_lossy().into_owned();
     let ours = match runtime {
-        // Loaded first, it leaves it to node to find out what the program is and how it is run.
+        // As a preload, it leaves it to node to decide how to run the program.
         Runtime::Node => vec!["--require".to_owned(), starter],
         Runtime::Python => vec![starter],
     };
     (interpreter, ours.into_iter().chain(own).collect())
 }
 
-/// The variable for arguments that were looked up. Our program is there, and as it should be, afterwards.
+/// The variable for resolved arguments. Also writes the launcher.
 pub(super) fn handed(
     arguments: &SecretArguments,
     values: &[(usize, Secret)],
 ) -> Result<(String, Secret), String> {
-    write(arguments).map_err(|error| format!("what hands it over cannot be written: {error}"))?;
+    write(arguments).map_err(|error| format!("its launcher cannot be written: {error}"))?;
     let values: Vec<_> = values.iter().map(|(place, value)| (place, value.expose())).collect();
-    // Numbers and texts, which can always be written.
+    // Numbers and strings always serialize.
     let value = serde_json::to_string(&values).unwrap_or_default();
     Ok((VARIABLE.to_owned(), Secret::new(VARIABLE, value)))
 }
 
-/// Not even what was there before is run unseen: it may be of another version, or somebody else's.
+/// Written before each start: an existing file may be of another version, or somebody else's.
 fn write(arguments: &SecretArguments) -> Result<(), FileError> {
     let code = match arguments.runtime {
         Runtime::Node => NODE,

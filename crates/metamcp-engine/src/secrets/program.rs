@@ -1,4 +1,4 @@
-//! Programs that have secrets: what one prints, and the keyring of the system behind its own program.
+//! Secrets from programs: the output of a command, and the system keyring by its command-line tool.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
-use super::LONGEST;
+use super::MAX_BYTES;
 
-/// A secret in the keyring of this system.
+/// Reads a secret from the system keyring.
 pub async fn kept(service: &str, account: &str, patience: Duration) -> Result<String, String> {
     if cfg!(windows) {
         return Err(NO_KEYRING.to_owned());
@@ -19,8 +19,8 @@ pub async fn kept(service: &str, account: &str, patience: Duration) -> Result<St
     printed(words, None, patience).await
 }
 
-/// Puts a secret into the keyring of this system, in place of the one that is there. It never stands in an argument,
-/// which every user of the machine could read.
+/// Stores a secret in the system keyring, replacing an existing one. It is never passed as an argument, which every user
+/// of the machine could read.
 pub async fn keep(
     service: &str,
     account: &str,
@@ -31,7 +31,7 @@ pub async fn keep(
         return Err(NO_KEYRING.to_owned());
     }
     if cfg!(target_os = "macos") {
-        // Its shell reads a line of words, in quotes where they hold spaces.
+        // Its shell parses a line of words, quoted if they contain spaces.
         let quoted = |word: &str| word.replace(['"', '\\', '\n'], "_");
         let line = format!(
             "add-generic-password -U -s \"{}\" -a \"{}\" -w \"{secret}\"\n",
@@ -45,7 +45,7 @@ pub async fn keep(
     printed(&words, Some(secret), patience).await.map(drop)
 }
 
-/// Takes a secret out of the keyring of this system.
+/// Deletes a secret from the system keyring.
 pub async fn forget(service: &str, account: &str, patience: Duration) -> Result<(), String> {
     if cfg!(windows) {
         return Err(NO_KEYRING.to_owned());
@@ -56,7 +56,7 @@ pub async fn forget(service: &str, account: &str, patience: Duration) -> Result<
     printed(words, None, patience).await.map(drop)
 }
 
-/// Whether it is worth asking for a keyring: on Linux it is a service of the user's session, and there may be none.
+/// Whether a keyring is likely: on Linux it is a service of the user's session, and there may be none.
 pub fn has_keyring() -> bool {
     let session = ["DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"];
     cfg!(target_os = "macos")
@@ -65,7 +65,7 @@ pub fn has_keyring() -> bool {
 
 const NO_KEYRING: &str = "this system's keychain is not read; use `cmd:` with a program that does";
 
-/// What a program prints when it reads this. Its error output is not shown: it might hold what must not be.
+/// The output of a program with this input. Its stderr is not shown: it might contain secrets.
 pub(super) async fn printed(
     words: &[&str],
     input: Option<&str>,
@@ -80,12 +80,12 @@ pub(super) async fn printed(
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| format!("{program} cannot be run: {error}"))?;
-    let mut out = child.stdout.take().ok_or("its output is not there")?.take(LONGEST + 1);
+    let mut out = child.stdout.take().ok_or("its output is not there")?.take(MAX_BYTES + 1);
     let stdin = child.stdin.take();
     let mut bytes = Vec::new();
     let run = async {
         if let (Some(mut stdin), Some(input)) = (stdin, input) {
-            // One that does not read says by its status what is wrong.
+            // A program that does not read its input reports by its status what is wrong.
             drop(stdin.write_all(input.as_bytes()).await);
         }
         out.read_to_end(&mut bytes).await?;
@@ -98,12 +98,12 @@ pub(super) async fn printed(
     if !status.success() {
         return Err(format!("{program} failed ({status}); run it in a terminal to see why"));
     }
-    text(bytes).ok_or_else(|| format!("what {program} printed is not a secret"))
+    text(bytes).ok_or_else(|| format!("{program} printed no valid secret"))
 }
 
 /// The text without the line break at its end.
 pub(super) fn text(bytes: Vec<u8>) -> Option<String> {
-    if bytes.len() as u64 > LONGEST {
+    if bytes.len() as u64 > MAX_BYTES {
         return None;
     }
     let mut text = String::from_utf8(bytes).ok()?;

@@ -26,7 +26,7 @@ fn a_decision_is_about_one_path_and_one_content() {
 }
 
 #[test]
-fn what_makes_no_sense_is_no_decision() {
+fn invalid_content_counts_as_no_decision() {
     let (_folder, store) = store();
     let path = Path::new("/a/.mcp.json");
     store.approve(path, "1").unwrap();
@@ -40,7 +40,7 @@ fn what_makes_no_sense_is_no_decision() {
 
 #[cfg(unix)]
 #[test]
-fn the_file_is_private_and_one_that_is_not_is_not_believed() {
+fn the_file_is_private_and_otherwise_not_trusted() {
     use std::os::unix::fs::PermissionsExt;
     let (folder, store) = store();
     let path = Path::new("/a/.mcp.json");
@@ -52,7 +52,7 @@ fn the_file_is_private_and_one_that_is_not_is_not_believed() {
     store.approve(Path::new("/b/.mcp.json"), "2").unwrap();
     assert_eq!(mode(), 0o600);
     assert_eq!(store.decision(path, "1").unwrap(), Decision::None, "it was not carried on");
-    // A link in its place is not followed.
+    // A symlink in its place is not followed.
     let elsewhere = folder.path().join("planted");
     fs::rename(store.file(), &elsewhere).unwrap();
     std::os::unix::fs::symlink(&elsewhere, store.file()).unwrap();
@@ -60,7 +60,7 @@ fn the_file_is_private_and_one_that_is_not_is_not_believed() {
 }
 
 #[test]
-fn many_at_once_lose_nothing_and_the_oldest_go_first() {
+fn concurrent_writers_lose_nothing_and_the_oldest_are_dropped() {
     let (_folder, store) = store();
     std::thread::scope(|scope| {
         for thread in 0..4 {
@@ -73,7 +73,7 @@ fn many_at_once_lose_nothing_and_the_oldest_go_first() {
         }
     });
     assert_eq!(store.records().unwrap().len(), 40);
-    let files = (0..MOST).map(|at| Record {
+    let files = (0..MAX_RECORDS).map(|at| Record {
         path: format!("/old/{at}"),
         sha256: "1".to_owned(),
         trusted: true,
@@ -83,5 +83,5 @@ fn many_at_once_lose_nothing_and_the_oldest_go_first() {
     fs::write(store.file(), text).unwrap();
     store.approve(Path::new("/new"), "1").unwrap();
     let records = store.records().unwrap();
-    assert_eq!((records.len(), &*records[0].path), (MOST, "/old/1"));
+    assert_eq!((records.len(), &*records[0].path), (MAX_RECORDS, "/old/1"));
 }

@@ -1,5 +1,5 @@
-//! One live connection to a server: requests out, answers and notifications in, in the order they came.
-//! Owns: the outbox, the ids of requests and what each stands for, the garbage count.      Never: knows calls; they are numbers here.
+//! One live connection to a server: requests out, responses and notifications in, in order.
+//! Owns: the outbox, the ids of requests and who waits for each, the count of invalid lines.      Never: knows calls; they are numbers here.
 //! In: what its transport reads.  Out: calls on `Listener`, without a task per message.
 //! Tests: `connection/tests.rs`, `metamcp/tests/hazards/`.
 
@@ -31,51 +31,45 @@ use super::outbound::Outbound;
 use super::transport::Transport;
 use crate::stream::{ReadBudget, read_lines};
 
-/// The largest id of a request: servers are known that keep ids in 32 bits with a sign.
+/// The largest request id: some servers store ids as signed 32-bit integers.
 const MAX_ID: u64 = i32::MAX as u64;
-/// Lines that are not the protocol before a server that said nothing else is given up.
-const GARBAGE_LINES: u64 = 100;
-/// The time within which they have to come for that.
-const GARBAGE_WINDOW: Duration = Duration::from_secs(10);
-/// A single line is thrown away up to this length; a server that writes on has lost its mind.
-const LONGEST_DISCARD: u64 = 512 * 1024 * 1024;
-/// What may wait for a server that does not read, before its own requests go unanswered.
-const REPLY_BACKLOG: u64 = 1024 * 1024;
-/// Questions of a server to the client that may be open at once.
-const OPEN_QUESTIONS: u32 = 8;
-/// Last words shown in errors.
-const LAST_WORDS: usize = 20;
+/// Invalid lines after which a server that sent no message is given up.
+const MAX_INVALID_LINES: u64 = 100;
+/// The time within which they have to come.
+const INVALID_LINES_WINDOW: Duration = Duration::from_secs(10);
+/// A single line is discarded up to this length; then the connection is closed.
+const MAX_DISCARDED_BYTES: u64 = 512 * 1024 * 1024;
+/// Unread bytes after which a server's own requests are no longer answered.
+const MAX_UNREAD_BYTES: u64 = 1024 * 1024;
+/// Server requests that may be open at once.
+const MAX_SERVER_REQUESTS: u32 = 8;
+/// Lines of the stderr tail in errors.
+const STDERR_TAIL_LINES: usize = 20;
 
-/// The answer to a request, raw.
+/// The response to a request, unparsed.
 #[derive(Debug, Clone)]
 pub enum Reply {
-    /// The `result` member.
     Result(Bytes),
-    /// The `error` member.
     Error(Bytes),
-    /// It answered with something that is no valid message.
+    /// The response is not a valid message.
     Malformed(Defect),
-    /// Its answer was longer than a line may be.
+    /// The response was longer than the line limit.
     Oversize(u64),
-    /// There is no answer, although the connection goes on.
+    /// There is no response, although the connection goes on.
     Broke {
-        /// Why.
         fact: Fact,
-        /// How far the request got.
         delivery: Delivery,
     },
 }
 
-/// Who hears what a server says.
+/// Receives what a server sends.
 pub trait Listener: Send + Sync {
-    /// The answer to the call that was given this number.
+    /// The response to the call with this number.
     fn on_response(&self, conn: &Arc<Connection>, number: u64, reply: Reply);
-    /// A notification.
     fn on_notification(&self, conn: &Arc<Connection>, method: &str, params: Option<&[u8]>);
-    /// It forgot us, and hands were shaken anew: what it was told before is told again.
+    /// The server lost its session and a new one began: subscriptions and the like have to be sent again.
     fn on_session_renewed(&self, conn: &Arc<Connection>);
-    /// A request of the server's own, to be answered with `Connection::answer`; `cause` is the call on whose stream it came,
-    /// where there is such a thing.
+    /// A server request, to be answered with `Connection::answer`; `cause` is the call on whose stream it came, if known.
     fn on_request(
         &self,
         conn: &Arc<Connection>,
@@ -86,38 +80,31 @@ pub trait Listener: Send + Sync {
     );
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Connection {
-    /// Which connection.
     pub id: ConnId,
-    /// Of which server.
     pub server: ServerId,
-    /// Its name.
     pub name: Arc<str>,
-    /// Who answered the handshake.
+    /// The result of the handshake.
     pub peer: OnceLock<Peer>,
-    /// What the gateway's own requests to a stateless server carry.
+    /// The `_meta` of the gateway's own requests to a stateless server.
     pub meta: OnceLock<Vec<u8>>,
-    /// How long its list of tools may be kept, in milliseconds, where it says so and will not tell of changes itself.
+    /// How long its list of tools may be cached, in milliseconds, if it says so and announces no changes itself.
     pub list_ttl: OnceLock<u64>,
-    /// What the end of its process means.
+    /// What the exit of its process means.
     pub opening: OpeningState,
-    /// How it is reached.
     pub transport: Arc<dyn Transport>,
-    /// What goes to it.
     pub outbox: Outbound,
     stderr: StderrTail,
     requests: Mutex<Requests>,
-    /// Resources of which a stateless server was asked to tell.
-    listened: Mutex<HashSet<String>>,
-    questions: AtomicU32,
+    /// Resources that a stateless server was asked to watch.
+    subscribed: Mutex<HashSet<String>>,
+    open_server_requests: AtomicU32,
     notification_limiter: Mutex<NotificationLimiter>,
 }
 
-/// Whether a server's process that ends is the end of its start. One that was asked what it speaks may have died of the
-/// question, or gone deaf by it: it is started once more and greeted with `initialize`. Either the handshake or the end
-/// of the process is first to decide, and the other one then finds it decided.
+/// Whether the exit of a server's process is a failed start. A server may crash or hang on the probe for its era: it is
+/// started once more and sent `initialize` first. The handshake and the exit race, and the first one decides.
 #[derive(Debug, Default)]
 pub struct OpeningState(AtomicU8);
 
@@ -126,33 +113,33 @@ const PROBED: u8 = 1;
 const AFRESH: u8 = 2;
 
 impl OpeningState {
-    /// The first word was a question that older servers do not know.
+    /// The probe was sent first, which older servers do not know.
     pub fn probed(&self) {
         self.0.store(PROBED, Ordering::Release);
     }
 
-    /// The handshake came to an end of its own. False if a fresh process is on its way instead.
+    /// The handshake ended by itself. False if a new process is being started instead.
     pub fn settle(&self) -> bool {
         let settled = self.0.compare_exchange(PROBED, SETTLED, Ordering::AcqRel, Ordering::Acquire);
         settled.is_ok() || !self.is_afresh()
     }
 
-    /// The process is given up for a fresh one, if the question was all that it was judged by. True if it is.
+    /// Gives up the process for a new one, if the probe is the only thing it failed at. True if it does.
     pub fn start_afresh(&self) -> bool {
         self.0.compare_exchange(PROBED, AFRESH, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Whether a fresh process takes its place.
+    /// Whether a new process replaces it.
     pub fn is_afresh(&self) -> bool {
         self.0.load(Ordering::Acquire) == AFRESH
     }
 }
 
-/// Requests that wait for their answer, by id. Ids cannot be guessed: who could make a server answer under one would
-/// answer for it.
+/// Requests that wait for their response, by id. Ids are unpredictable: a caller who guessed one could make a server
+/// answer somebody else's call.
 #[derive(Debug, Default)]
 struct Requests {
-    /// How many ids were drawn, and what makes them: a keyed hash of that number.
+    /// How many ids were drawn; each is a keyed hash of that number.
     drawn: u64,
     dice: RandomState,
     waiting: HashMap<u64, Waits>,
@@ -160,9 +147,8 @@ struct Requests {
 
 #[derive(Debug)]
 enum Waits {
-    /// For a request of the gateway's own.
     Own(oneshot::Sender<Reply>),
-    /// A call, by the number that whoever made it gave it.
+    /// A call, by the caller's number.
     Call(u64),
 }
 
@@ -171,7 +157,7 @@ impl Requests {
         loop {
             self.drawn += 1;
             let id = self.dice.hash_one(self.drawn) & MAX_ID;
-            // Some servers take nought for no id at all.
+            // Some servers take zero for a missing id.
             if id != 0 && !self.waiting.contains_key(&id) {
                 self.waiting.insert(id, waits);
                 return id;
@@ -181,7 +167,7 @@ impl Requests {
 }
 
 impl Connection {
-    /// A connection over which nothing was said yet.
+    /// A new connection.
     pub fn new(
         id: ConnId,
         server: ServerId,
@@ -200,13 +186,13 @@ impl Connection {
             stderr: transport.stderr(),
             transport,
             requests: Mutex::default(),
-            listened: Mutex::default(),
-            questions: AtomicU32::new(0),
+            subscribed: Mutex::default(),
+            open_server_requests: AtomicU32::new(0),
             notification_limiter: Mutex::default(),
         }
     }
 
-    /// Sends a request of the gateway's own. The receiver fails when the connection ends first.
+    /// Sends a request of the gateway's own. The receiver fails if the connection ends first.
     pub fn request(&self, method: &str, params: Option<&[u8]>) -> oneshot::Receiver<Reply> {
         let (sender, receiver) = oneshot::channel();
         let id = self.requests().add(Waits::Own(sender));
@@ -217,12 +203,11 @@ impl Connection {
         receiver
     }
 
-    /// An id for a call that is about to be written; its answer comes under `call`.
+    /// An id for a call about to be written; its response is reported under `call`.
     pub fn id_for(&self, call: u64) -> u64 {
         self.requests().add(Waits::Call(call))
     }
 
-    /// The call whose request has this id.
     pub fn call_of(&self, id: u64) -> Option<u64> {
         match self.requests().waiting.get(&id) {
             Some(Waits::Call(call)) => Some(*call),
@@ -230,7 +215,7 @@ impl Connection {
         }
     }
 
-    /// Nobody waits for the answer to this call any more. Its id, if it was still waited for.
+    /// Stops waiting for the response to this call. Returns its id if it was still pending.
     pub fn forget_call(&self, call: u64) -> Option<u64> {
         let mut requests = self.requests();
         let is_it = |waits: &Waits| matches!(waits, Waits::Call(other) if *other == call);
@@ -239,7 +224,6 @@ impl Connection {
         Some(id)
     }
 
-    /// Whether this is the id of a request of the gateway's own.
     pub(super) fn is_own(&self, id: u64) -> bool {
         matches!(self.requests().waiting.get(&id), Some(Waits::Own(_)))
     }
@@ -248,13 +232,12 @@ impl Connection {
         self.requests.lock()
     }
 
-    /// A message was not written because something in it is no JSON.
+    /// Logs a message that was not written because part of it is not valid JSON.
     fn unwritten(&self, what: &str, defect: Defect) {
         tracing::warn!("{what} was not sent to server {:?}: {defect}", self.name);
     }
 
-    /// Sends a request of the gateway's own, with what a stateless server wants to know with each. `params` is an
-    /// object.
+    /// Sends a request of the gateway's own, with the `_meta` that a stateless server requires. `params` is an object.
     pub fn ask(&self, method: &str, params: &[u8]) -> oneshot::Receiver<Reply> {
         match self.meta.get() {
             Some(meta) => self.request(method, Some(&object::set_member(params, "_meta", meta))),
@@ -262,32 +245,30 @@ impl Connection {
         }
     }
 
-    /// Whether each request to it has to carry everything it needs.
     pub fn is_stateless(&self) -> bool {
         self.peer.get().is_some_and(|peer| peer.era.is_stateless())
     }
 
-    /// Whether it said that it tells when its tools change.
+    /// Whether it announced `listChanged` for tools.
     pub fn tells_of_changes(&self) -> bool {
         self.peer.get().is_some_and(|peer| peer.can_also("tools", "listChanged"))
     }
 
-    /// Whether this resource was not listened to before, and may be.
+    /// Adds a resource subscription. False if there is one already, or if there are too many.
     pub fn listens_newly(&self, uri: &str, most: usize) -> bool {
-        let mut listened = self.listened.lock();
-        listened.len() < most && listened.insert(uri.to_owned())
+        let mut subscribed = self.subscribed.lock();
+        subscribed.len() < most && subscribed.insert(uri.to_owned())
     }
 
-    /// Sends a notification.
     pub fn notify(&self, method: &str, params: Option<&[u8]>) {
         if let Err(defect) = self.outbox.push(|line| line.notification(method, params)) {
             self.unwritten(method, defect);
         }
     }
 
-    /// Answers a request of the server's.
+    /// Answers a server request.
     pub fn answer(&self, id: &[u8], reply: &Reply) {
-        let unread = "the client's answer could not be read";
+        let unread = "the client's response is not valid JSON";
         let pushed = self.outbox.push(|line| match reply {
             Reply::Result(result) => line.result(id, result),
             Reply::Error(error) => line.error_raw(id, error),
@@ -295,7 +276,7 @@ impl Connection {
                 line.error(id, -32603, unread);
             }
         });
-        // It waits for an answer all the same.
+        // The server waits for a response all the same.
         if pushed.is_err()
             && let Err(defect) = self.outbox.push(|line| line.error(id, -32603, unread))
         {
@@ -303,49 +284,49 @@ impl Connection {
         }
     }
 
-    /// Refuses a request of the server's, unless it has left too many answers unread already.
+    /// Refuses a server request, unless too many responses are still unread.
     pub fn refuse(&self, id: &[u8], code: i64, message: &str) {
-        if self.outbox.backlog() < REPLY_BACKLOG
+        if self.outbox.backlog() < MAX_UNREAD_BYTES
             && let Err(defect) = self.outbox.push(|line| line.error(id, code, message))
         {
             self.unwritten("an answer", defect);
         }
     }
 
-    /// Whether one more progress or log notification of it is passed on.
+    /// Whether one more progress or log notification is within its rate limit.
     pub fn admits_notification(&self, now: Moment) -> bool {
         self.notification_limiter.lock().admit(now)
     }
 
-    /// Takes one of the few places for questions to the client.
+    /// Takes one of the slots for open server requests.
     pub fn take_server_request(&self) -> bool {
-        let taken = |open: u32| (open < OPEN_QUESTIONS).then_some(open + 1);
-        self.questions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_ok()
+        let taken = |open: u32| (open < MAX_SERVER_REQUESTS).then_some(open + 1);
+        self.open_server_requests.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_ok()
     }
 
-    /// Gives the place back.
+    /// Frees the slot.
     pub fn return_server_request(&self) {
         let back = |open: u32| open.checked_sub(1);
-        // A second return of the same place changes nothing.
-        let _unchanged = self.questions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, back);
+        // A second release of the same slot changes nothing.
+        let _unchanged =
+            self.open_server_requests.fetch_update(Ordering::Relaxed, Ordering::Relaxed, back);
     }
 
-    /// Keeps something that is no message, to be shown when the server fails.
-    pub(super) fn overheard(&self, words: &[u8]) {
+    /// Adds an invalid line to the stderr tail, to be shown when the server fails.
+    pub(super) fn record_stray_line(&self, words: &[u8]) {
         self.stderr.push_line(words);
     }
 
-    /// A failure with the last words of the process.
+    /// A failure with the stderr tail of the process.
     pub fn failure(&self, fact: Fact) -> Failure {
-        Failure { fact, last_words: self.stderr.last_lines(LAST_WORDS) }
+        Failure { fact, last_words: self.stderr.last_lines(STDERR_TAIL_LINES) }
     }
 
-    /// Fails all requests of the gateway's own.
     pub fn forget_requests(&self) {
         self.requests().waiting.retain(|_, waits| matches!(waits, Waits::Call(_)));
     }
 
-    /// Reads until the server stops talking sense or at all; says why. The only reader.
+    /// Reads until the output ends or is no longer the protocol; returns why. The only reader.
     pub async fn read_from<R: AsyncRead + Unpin>(
         self: &Arc<Self>,
         mut reader: R,
@@ -360,7 +341,7 @@ impl Connection {
             match read_lines(&mut reader, &mut lines).await {
                 Ok(0) | Err(_) => {
                     if let Some(line) = lines.finish() {
-                        self.hear(line, listener, &mut garbage);
+                        self.on_line(line, listener, &mut garbage);
                     }
                     return Fact::OutputClosed;
                 }
@@ -371,19 +352,18 @@ impl Connection {
             }
             while let Some(line) = lines.next_line() {
                 since_line = 0;
-                if let Some(fact) = self.hear(line, listener, &mut garbage) {
+                if let Some(fact) = self.on_line(line, listener, &mut garbage) {
                     return fact;
                 }
                 read_budget.heard().await;
             }
-            if since_line > LONGEST_DISCARD {
+            if since_line > MAX_DISCARDED_BYTES {
                 return Fact::Oversize { bytes: since_line };
             }
         }
     }
 
-    /// One line. `Some` ends the connection.
-    fn hear(
+    fn on_line(
         self: &Arc<Self>,
         line: Line,
         listener: &dyn Listener,
@@ -407,12 +387,12 @@ impl Connection {
                 garbage.sense();
                 None
             }
-            Err(defect) => self.nonsense(&line, defect, listener, garbage),
+            Err(defect) => self.invalid_line(&line, defect, listener, garbage),
         }
     }
 
-    /// One message, alone on its line or in its document. With `asked`, it came in response to that request: no other
-    /// can be answered by it. Says whether that one was.
+    /// One message. With `asked`, it came in the HTTP response to that request and can answer no other. Returns whether it
+    /// did.
     pub(super) fn message(
         self: &Arc<Self>,
         line: &Bytes,
@@ -430,7 +410,7 @@ impl Connection {
                 }
             }
             Envelope::Error { id, error } => {
-                // An error without an id can only mean the request in whose response it stands.
+                // An error without an id can only mean the request of this HTTP response.
                 let number = match id {
                     Some(id) => id.as_u64().filter(fits),
                     None => asked,
@@ -446,7 +426,7 @@ impl Connection {
             Envelope::Request { id, method, params } => {
                 if method == "ping" {
                     // A flood of pings from a server that does not read must not fill our memory.
-                    if self.outbox.backlog() < REPLY_BACKLOG
+                    if self.outbox.backlog() < MAX_UNREAD_BYTES
                         && let Err(defect) = self.outbox.push(|line| line.result(id.raw(), b"{}"))
                     {
                         self.unwritten("an answer", defect);
@@ -459,11 +439,11 @@ impl Connection {
             }
             Envelope::Batch(parts) => {
                 for part in parts {
-                    // One bad part must not cost the answers behind it.
+                    // One invalid part must not cost the responses after it.
                     match self.message(line, part, asked, listener) {
                         Ok(here) => answered |= here,
                         Err(defect) => {
-                            if !self.bad_answer(part, defect, listener) {
+                            if !self.fail_answered(part, defect, listener) {
                                 self.stderr.push_line(part);
                             }
                         }
@@ -475,34 +455,34 @@ impl Connection {
     }
 
     pub(super) fn deliver(self: &Arc<Self>, number: u64, reply: Reply, listener: &dyn Listener) {
-        // On a line of its own: whoever hears of it may ask the next.
+        // Separate statement: the lock is released before the receiver sends its next request.
         let waits = self.requests().waiting.remove(&number);
         match waits {
             Some(Waits::Call(call)) => listener.on_response(self, call, reply),
-            // Whoever asked may have gone; then nobody misses the answer.
+            // A receiver that is gone needs no response.
             Some(Waits::Own(sender)) => drop(sender.send(reply)),
             None => {}
         }
     }
 
-    /// A line that is no message: if it was meant as the answer to something, that something fails now rather
-    /// than at its deadline; otherwise it is kept as last words.
-    fn nonsense(
+    /// An invalid line: if it was meant as a response, the request fails now rather than at its deadline; otherwise the line
+    /// goes to the stderr tail.
+    fn invalid_line(
         self: &Arc<Self>,
         line: &[u8],
         defect: Defect,
         listener: &dyn Listener,
         garbage: &mut Garbage,
     ) -> Option<Fact> {
-        if self.bad_answer(line, defect, listener) {
+        if self.fail_answered(line, defect, listener) {
             return None;
         }
         self.stderr.push_line(line);
         garbage.one_more().map(|lines| Fact::Garbage { lines })
     }
 
-    /// Fails what this was meant to answer, if that can be told.
-    pub(super) fn bad_answer(
+    /// Fails the request that this was meant to answer, if that can be determined.
+    pub(super) fn fail_answered(
         self: &Arc<Self>,
         part: &[u8],
         defect: Defect,
@@ -522,7 +502,7 @@ impl Connection {
     }
 }
 
-/// Counts lines that are not the protocol, since the last one that was.
+/// Counts invalid lines since the last valid one.
 pub(super) struct Garbage {
     lines: u64,
     since: Instant,
@@ -539,12 +519,12 @@ impl Garbage {
 
     /// `Some` when there was nothing else for too long.
     pub(super) fn one_more(&mut self) -> Option<u64> {
-        if self.lines == 0 || self.since.elapsed() > GARBAGE_WINDOW {
+        if self.lines == 0 || self.since.elapsed() > INVALID_LINES_WINDOW {
             self.since = Instant::now();
             self.lines = 0;
         }
         self.lines += 1;
-        (self.lines > GARBAGE_LINES).then_some(self.lines)
+        (self.lines > MAX_INVALID_LINES).then_some(self.lines)
     }
 }
 

@@ -1,8 +1,8 @@
-//! Sees to it that a container is gone when the gateway is done with it, or is gone itself.
+//! Removes a server's container when the gateway is done with it, or is gone itself.
 //!
-//! Ending the client of docker does not end what runs in the engine: the container only finds its input closed, which
-//! most servers take for the end, but not all. So each has a name, and a process of ours beside it that waits for the end
-//! of its own input, however that came, and then removes the container by its name.
+//! Ending the docker client does not end the container: it only sees its input closed, on which most servers exit, but not
+//! all. So each container has a name, and a process of ours beside it waits for the end of its own input, whatever the
+//! cause, and then removes the container by that name.
 
 use std::ffi::OsStr;
 use std::io;
@@ -12,15 +12,13 @@ use std::time::Duration;
 use metamcp_child::{ExitWatch, ShimCommand, environment};
 use tokio::process::{Child, Command};
 
-/// The first argument that makes our binary such a process.
+/// The first argument that turns our binary into such a process.
 pub const ARGUMENT: &str = "__container_sweeper";
-/// How long one may take to remove its container: it tries for some seconds, and an engine that is busy takes as long
-/// again. After that the engine hangs, and waiting for it helps nobody.
-const LONGEST_SWEEP: Duration = Duration::from_secs(90);
-/// The command whose containers are swept, and the word of it that starts one.
+/// How long a removal may take: it is retried for some seconds, and a busy engine takes as long again. After that the
+/// engine hangs.
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(90);
 const RUN: &str = "run";
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct ContainerReaper {
     name: String,
@@ -28,10 +26,11 @@ pub(super) struct ContainerReaper {
 }
 
 impl ContainerReaper {
-    /// Waits from now on, as `program` is asked for containers.
+    /// Starts the process that removes the container with `program`.
     pub(super) fn start(own: &ShimCommand, program: &OsStr) -> io::Result<ContainerReaper> {
         let mut bytes = [0; 8];
-        getrandom::fill(&mut bytes).map_err(|_| io::Error::other("there is no randomness"))?;
+        getrandom::fill(&mut bytes)
+            .map_err(|_| io::Error::other("the system has no random numbers"))?;
         let number: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let name = format!("metamcp-server-{number}");
         let mut command = Command::new(&own.program);
@@ -44,20 +43,20 @@ impl ContainerReaper {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        // What ends us must not end it.
+        // A signal to our process group must not end it.
         #[cfg(unix)]
         command.process_group(0);
         Ok(ContainerReaper { name, waiting: command.spawn()? })
     }
 
-    /// The arguments of a `docker run` whose container has the name that is swept.
+    /// The arguments of a `docker run`, with the container's name added.
     pub(super) fn named(&self, mut args: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
         let at = usize::from(args.first().is_some_and(|first| first == RUN));
         args.insert(at, format!("--name={}", self.name).into());
         args
     }
 
-    /// Removes the container once the command that started it is gone.
+    /// Removes the container once the command that started it has exited.
     pub(super) async fn follow(mut self, watch: ExitWatch) {
         watch.empty().await;
         self.end().await;
@@ -65,8 +64,8 @@ impl ContainerReaper {
 
     async fn end(&mut self) {
         drop(self.waiting.stdin.take());
-        // However it went, there is nobody to tell.
-        if tokio::time::timeout(LONGEST_SWEEP, self.waiting.wait()).await.is_err() {
+        // There is nobody to report the result to.
+        if tokio::time::timeout(REMOVE_TIMEOUT, self.waiting.wait()).await.is_err() {
             self.waiting.start_kill().ok();
         }
     }
@@ -77,7 +76,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_hangs_is_ended() {
+    async fn a_hanging_removal_is_killed() {
         let mut command = Command::new("sleep");
         command.arg("600").stdin(Stdio::piped()).kill_on_drop(true);
         let mut container_reaper =

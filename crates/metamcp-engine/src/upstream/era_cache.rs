@@ -1,6 +1,6 @@
-//! Which era each server belongs to, remembered from one start to the next, so that the first byte sent is the right one.
-//! Owns: `cache/eras.json`.      Never: asks a server, trusts what it reads beyond a first guess.
-//! In: a server's configuration, what it turned out to be.  Out: what it was last time.
+//! The protocol era of each server, cached across starts, so that the first message is the right one.
+//! Owns: `cache/eras.json`.      Never: contacts a server; uses an entry as more than a first guess.
+//! In: a server's configuration, the protocol it spoke.  Out: the protocol it spoke last time.
 //! Tests: below.
 
 use std::collections::BTreeMap;
@@ -18,24 +18,22 @@ use crate::files::Directory;
 
 const FOLDER: &str = "cache";
 const FILE: &str = "eras.json";
-/// Largest file that is read: a thousand servers fit many times over.
+/// Largest file read: a thousand servers fit many times over.
 const MAX_FILE: u64 = 256 * 1024;
-/// Most servers remembered; when there are more, all are forgotten rather than sorted.
+/// Most servers remembered; beyond that the cache is cleared.
 const MAX_SERVERS: usize = 2000;
 
-/// How a server wants to be spoken to.
+/// How to start talking to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerProtocol {
-    /// With a handshake.
     Initialize,
-    /// Request by request.
     Stateless,
-    /// With a handshake, over one stream of events and a place to post to.
+    /// With a handshake, over the HTTP+SSE transport of 2024.
     Sse,
 }
 
 impl ServerProtocol {
-    /// What one of this era is spoken to with, over any transport but that of 2024.
+    /// The protocol for this era, over any transport but that of 2024.
     pub fn of(era: Era) -> ServerProtocol {
         if era.is_stateless() { ServerProtocol::Stateless } else { ServerProtocol::Initialize }
     }
@@ -55,7 +53,6 @@ impl ServerProtocol {
     }
 }
 
-/// See the module.
 #[derive(Debug, Default, Clone)]
 pub struct EraCache {
     inner: Arc<Inner>,
@@ -68,27 +65,26 @@ struct Inner {
     known: Mutex<BTreeMap<String, Known>>,
 }
 
-/// What is known of one server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Known {
     protocol: ServerProtocol,
-    /// It is what to try first in this process, and not what was seen: it is not written down.
+    /// Only what to try first in this process, not what was seen: it is not saved.
     is_guess: bool,
 }
 
 impl EraCache {
-    /// What is remembered under `home`. Touches nothing yet.
+    /// The cache under `home`. Touches nothing yet.
     pub fn under(home: &Path) -> EraCache {
         EraCache { inner: Arc::new(Inner { home: Some(home.to_owned()), ..Inner::default() }) }
     }
 
-    /// What a server with this configuration was last time.
+    /// The protocol that a server with this configuration spoke last time.
     pub async fn known(&self, config: &ServerConfig) -> Option<ServerProtocol> {
         self.load().await;
         self.inner.lock().get(&fingerprint(config)).map(|known| known.protocol)
     }
 
-    /// What it is, for the next time. A guess is kept for this process only: it says what to try first.
+    /// Records the protocol. A guess is remembered for this process only.
     pub async fn learn(&self, config: &ServerConfig, protocol: ServerProtocol, is_guess: bool) {
         self.load().await;
         let print = fingerprint(config);
@@ -102,7 +98,7 @@ impl EraCache {
         };
         if changed && !is_guess {
             let inner = Arc::clone(&self.inner);
-            // Its end is of no interest: what is not remembered is found out again.
+            // A lost entry is only probed for again.
             drop(tokio::task::spawn_blocking(move || inner.save()));
         }
     }
@@ -151,7 +147,7 @@ impl Inner {
     }
 }
 
-/// What tells servers apart here and in other caches.
+/// Identifies a configuration, here and in other caches.
 pub(crate) fn fingerprint(config: &ServerConfig) -> String {
     let mut hash = Sha256::new();
     for part in config.transport.fingerprint() {
@@ -172,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_learnt_is_known_to_the_next_process() {
+    async fn eras_survive_a_restart() {
         let home = tempfile::tempdir().unwrap();
         let era_cache = EraCache::under(home.path());
         assert_eq!(era_cache.known(&server("one")).await, None);
@@ -184,7 +180,7 @@ mod tests {
         assert_eq!(again.known(&server("one")).await, Some(ServerProtocol::Stateless));
         assert_eq!(again.known(&server("two")).await, None, "a guess is nobody else's");
         assert_eq!(again.known(&server("three")).await, None);
-        // A guess that proved right is not one any more.
+        // A confirmed guess is saved.
         era_cache.learn(&server("two"), ServerProtocol::Initialize, false).await;
         era_cache.inner.save().unwrap();
         let again = EraCache::under(home.path());
@@ -192,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_damaged_file_is_as_good_as_none() {
+    async fn a_damaged_file_counts_as_empty() {
         let home = tempfile::tempdir().unwrap();
         let era_cache = EraCache::under(home.path());
         era_cache.learn(&server("one"), ServerProtocol::Stateless, true).await;

@@ -1,6 +1,6 @@
-//! The transport Streamable HTTP: each message is a request of its own, answered by a document or a stream of events.
-//! Owns: falling back to `sse`, where the configuration leaves open which of the two it is.      Never: posts itself; `remote` does.
-//! In: messages from the connection's outbox.  Out: what the server says; why it is lost.
+//! The Streamable HTTP transport: each message is an HTTP request, answered by a document or an event stream.
+//! Owns: falling back to `sse`, if the configuration does not say which of the two it is.      Never: posts itself; `remote` does.
+//! In: messages from the connection's outbox.  Out: what the server sends; why the connection ended.
 //! Tests: `metamcp/tests/remote/`.
 
 use std::sync::Arc;
@@ -15,12 +15,11 @@ use super::remote::{self, Remote};
 use super::transport::{Boxed, Surroundings, Transport};
 use super::{Connection, Listener};
 
-/// See the module.
 #[derive(Debug)]
 pub struct Http(Arc<Remote>);
 
 impl Http {
-    /// A server that nothing was said to yet.
+    /// Sends nothing yet.
     pub fn new(
         name: &str,
         endpoint: &RemoteEndpoint,
@@ -53,10 +52,10 @@ impl Transport for Http {
     }
 
     fn probe_patience(&self) -> Duration {
-        remote::PROBE_PATIENCE
+        remote::PROBE_TIMEOUT
     }
 
-    /// The configuration says which of the two it is, and a guess from before it did does not count.
+    /// The configuration decides; a cached guess from before it said so does not count.
     fn begins_with(&self, last_time: Option<ServerProtocol>) -> Option<ServerProtocol> {
         last_time.filter(|protocol| *protocol != ServerProtocol::Sse)
     }

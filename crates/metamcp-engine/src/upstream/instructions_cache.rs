@@ -1,7 +1,7 @@
-//! The `instructions` of each server, remembered from one start to the next: a client is told them in the first answer,
-//! which cannot wait for a server that takes longer to start than a client waits.
-//! Owns: `cache/instructions.json`.      Never: asks a server, outlives what the server said last.
-//! In: a server's configuration, what it said.  Out: what it said last time.
+//! The `instructions` of each server, cached across starts: a client gets them in the `initialize` result, which cannot
+//! wait for slow servers.
+//! Owns: `cache/instructions.json`.      Never: contacts a server; returns anything but the latest text.
+//! In: a server's configuration, its instructions.  Out: its instructions last time.
 //! Tests: below, `metamcp/tests/hazards/fidelity.rs`.
 
 use std::collections::BTreeMap;
@@ -18,10 +18,9 @@ use crate::files::Directory;
 
 const FOLDER: &str = "cache";
 const FILE: &str = "instructions.json";
-/// Largest file that is read or written; when there is more to keep, all is forgotten rather than sorted.
+/// Largest file read or written; beyond that the cache is cleared.
 const MAX_FILE: usize = 2 * 1024 * 1024;
 
-/// See the module.
 #[derive(Debug, Default, Clone)]
 pub struct InstructionsCache {
     inner: Arc<Inner>,
@@ -35,20 +34,20 @@ struct Inner {
 }
 
 impl InstructionsCache {
-    /// What is remembered under `home`. Touches nothing yet.
+    /// The cache under `home`. Touches nothing yet.
     pub fn under(home: &Path) -> InstructionsCache {
         InstructionsCache {
             inner: Arc::new(Inner { home: Some(home.to_owned()), ..Inner::default() }),
         }
     }
 
-    /// What a server with this configuration said last time.
+    /// The instructions that a server with this configuration gave last time.
     pub async fn known(&self, config: &ServerConfig) -> Option<String> {
         self.load().await;
         self.inner.lock().get(&fingerprint(config)).cloned()
     }
 
-    /// What it says now, for the next time.
+    /// Records the current instructions.
     pub async fn learn(&self, config: &ServerConfig, said: Option<&str>) {
         self.load().await;
         let print = fingerprint(config);
@@ -69,7 +68,7 @@ impl InstructionsCache {
         };
         if changed {
             let inner = Arc::clone(&self.inner);
-            // Its end is of no interest: what is not remembered is only missing from one answer.
+            // A lost entry is only missing from one `initialize` result.
             drop(tokio::task::spawn_blocking(move || inner.save()));
         }
     }
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_server_said_last_is_known_to_the_next_process() {
+    async fn instructions_survive_a_restart() {
         let home = tempfile::tempdir().unwrap();
         let instructions_cache = InstructionsCache::under(home.path());
         instructions_cache.learn(&server("one"), Some("Be brief.")).await;
@@ -132,7 +131,7 @@ mod tests {
         let again = InstructionsCache::under(home.path());
         assert_eq!(again.known(&server("one")).await.as_deref(), Some("Be brief."));
         assert_eq!(again.known(&server("two")).await, None, "it has none any more");
-        // In a home of its own: what was learnt above is still being saved by a task.
+        // In another home: a task may still be saving the entries above.
         let other = tempfile::tempdir().unwrap();
         let file = other.path().join(FOLDER).join(FILE);
         std::fs::create_dir(other.path().join(FOLDER)).unwrap();

@@ -1,4 +1,4 @@
-//! What connections to servers share, from one start to the next.
+//! What all connections to servers share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,20 +13,15 @@ use super::stdio::Processes;
 use crate::login::Tokens;
 use crate::observe::Observer;
 
-/// See the module. What is remembered of servers lies under the home of the settings.
+/// The caches are under the home of the settings.
 pub struct Launcher {
-    /// What servers turned out to speak.
     pub era_cache: EraCache,
-    /// What each server said of its use.
     pub instructions_cache: InstructionsCache,
-    /// What starts local servers.
     pub(super) processes: Processes,
-    /// The ways to remote servers.
     pub(super) sites: Sites,
 }
 
 impl Launcher {
-    /// Nothing is started or read yet.
     pub fn new(shim: ShimCommand, settings: &Settings, observer: &Arc<Observer>) -> Launcher {
         Launcher {
             era_cache: EraCache::under(&settings.home),
@@ -36,18 +31,18 @@ impl Launcher {
         }
     }
 
-    /// The tokens that logins at remote servers hold.
+    /// The tokens of all logins at remote servers.
     pub fn tokens(&self) -> Arc<Tokens> {
         self.sites.tokens()
     }
 
-    /// Waits for the person who was sent to log in at a server, at most so long.
+    /// Waits for a pending authorization at a server, up to `limit`.
     pub async fn authorization_finished(&self, name: &str, limit: Duration) {
         self.sites.authorization_finished(name, limit).await;
     }
 }
 
-/// An error with all its causes: the outer one names the program, the inner says what the system said.
+/// An error with all its causes: the outer one names the program, the inner one has the system's message.
 pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut reason = error.to_string();
     let mut source = error.source();

@@ -15,26 +15,22 @@ use metamcp_wire::write;
 use super::{Connection, Reply};
 use crate::compute;
 
-/// Pages up to this size are read in a hundred microseconds; longer ones on a thread.
+/// Pages up to this size parse in a hundred microseconds; longer ones are parsed on another thread.
 const SHORT_PAGE: usize = 4 * 1024;
 
-/// How long one that announces no tools may take to say so once more: it may be silent to what it does not know.
-const UNANNOUNCED: Duration = Duration::from_secs(5);
+/// Timeout for a server that announces no tools: it may not answer unknown methods at all.
+const UNANNOUNCED_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is said of a list that reading broke on.
-const UNREADABLE: &str = "listed tools that cannot be read";
+const UNREADABLE: &str = "sent a list of tools that cannot be parsed";
+const METHOD_NOT_FOUND: i64 = -32601;
 
-/// The code of JSON-RPC for a method that is not there.
-const NO_SUCH_METHOD: i64 = -32601;
-
-/// Why the tools of a server cannot be had.
 #[derive(Debug)]
 pub enum ListError {
-    /// In words that follow the server's name.
+    /// Text that follows the server's name.
     Words(String),
-    /// It answered with an error, by its code and message.
+    /// A JSON-RPC error: code and message.
     Refused(i64, String),
-    /// It wants a login first.
+    /// It requires a login first.
     Login(Fact),
 }
 
@@ -44,8 +40,8 @@ impl From<String> for ListError {
     }
 }
 
-/// The tools of a server, at most so many, or why they cannot be had. They are kept on disk and shown in many places, so
-/// secrets are taken out before anybody has them.
+/// Lists the tools of a server, at most so many. Secrets are redacted here, because the list is cached on disk and shown in
+/// many places.
 pub async fn read(
     connection: &Connection,
     most: usize,
@@ -56,8 +52,7 @@ pub async fn read(
     let version = peer.map(|peer| secrets.redact_text(&peer.version));
     let (title, version) = (title.as_deref(), version.as_deref());
     let mut listing = Listing::at_most(most);
-    // Servers exist that announce none and have some: they are asked all the same, and most say at once that they have
-    // none.
+    // Some servers have tools although they announce none, so all are asked; most answer at once that they have none.
     let announced = peer.is_none_or(|peer| peer.can("tools") || !peer.capabilities.is_object());
     let mut params = BytesMut::new();
     loop {
@@ -65,7 +60,7 @@ pub async fn read(
         let answered = if announced {
             asked.await
         } else {
-            match tokio::time::timeout(UNANNOUNCED, asked).await {
+            match tokio::time::timeout(UNANNOUNCED_TIMEOUT, asked).await {
                 Ok(answered) => answered,
                 Err(_) => return Ok(Arc::new(listing.finish(title, version))),
             }
@@ -74,13 +69,13 @@ pub async fn read(
             Ok(Reply::Result(page)) => page,
             Ok(Reply::Error(error)) => {
                 let (code, message) = metamcp_wire::handshake::error_parts(&error);
-                if !announced && code == NO_SUCH_METHOD {
+                if !announced && code == METHOD_NOT_FOUND {
                     return Ok(Arc::new(listing.finish(title, version)));
                 }
                 return Err(ListError::Refused(code, message));
             }
             Ok(Reply::Malformed(defect)) => {
-                return Err(format!("answered tools/list with nonsense: {defect}").into());
+                return Err(format!("sent an invalid response to tools/list: {defect}").into());
             }
             Ok(Reply::Oversize(bytes)) => {
                 let words = format!(
@@ -95,13 +90,13 @@ pub async fn read(
             Err(_) => return Err("ended while its tools were listed".to_owned().into()),
         };
         if connection.is_stateless() && !connection.tells_of_changes() {
-            // Of several pages the first speaks for all: they come from one reading.
+            // The first page speaks for all: they come from one listing.
             let (ttl, _) = metamcp_wire::modern::result::cache_hints(&page);
             connection.list_ttl.get_or_init(|| ttl);
         }
         let next;
-        (listing, next) = take_in(listing, page, secrets).await?;
-        match next.map_err(|defect| format!("answered tools/list with nonsense: {defect}"))? {
+        (listing, next) = parse_page(listing, page, secrets).await?;
+        match next.map_err(|defect| format!("sent an invalid response to tools/list: {defect}"))? {
             Next::Done => {
                 let (title, version) = (title.map(str::to_owned), version.map(str::to_owned));
                 let must_fit = connection.transport.repeats_arguments_in_headers()
@@ -132,7 +127,7 @@ pub async fn read(
     }
 }
 
-/// Whether a call of a tool can be sent over HTTP: what its schema wants in headers must be what headers can hold.
+/// Whether calls of a tool can be sent over HTTP: the parameters that its schema maps to headers must fit into headers.
 fn fits_into_headers(tool: &Tool, server: &str) -> bool {
     let schema = tool.input_schema().filter(|schema| schema.contains("x-mcp-header"));
     let schema = schema.and_then(|schema| serde_json::from_str(schema).ok());
@@ -146,8 +141,8 @@ fn fits_into_headers(tool: &Tool, server: &str) -> bool {
     }
 }
 
-/// Takes in one page; a long one beside everything else, since others' calls shall not wait for it.
-async fn take_in(
+/// Parses one page; a long one on another thread, so that calls do not wait for it.
+async fn parse_page(
     mut listing: Listing,
     page: Bytes,
     secrets: &Arc<Redactor>,

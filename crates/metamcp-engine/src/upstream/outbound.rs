@@ -1,7 +1,7 @@
-//! What goes to one server: the only way in is a line of JSON that was checked as it was written.
-//! Owns: the outbox of a connection.      Never: takes bytes; they could hold more lines than one.
-//! In: messages, through `wire::write::Line`.  Out: batches for the one writer, or for the one that posts them.
-//! Tests: below, `wire/src/write/line.rs`, and `metamcp/tests/hazards/frames.rs` with a worker that says anything.
+//! Messages to one server: the only way to queue one is as a line of JSON, validated as it is written.
+//! Owns: the outbox of a connection.      Never: takes raw bytes, which could contain several lines.
+//! In: messages, through `wire::write::Line`.  Out: batches for the writer, or for the task that posts them.
+//! Tests: below, `wire/src/write/line.rs`, and `metamcp/tests/hazards/frames.rs` with a worker that sends arbitrary values.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,21 +14,20 @@ use tokio::io::AsyncWrite;
 use crate::clock::Clock;
 use crate::outbox::{Outbox, WriteEnd};
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Outbound(Outbox);
 
 impl Outbound {
-    /// Queues one message; says where in the stream it ends.
+    /// Queues one message; returns the stream position of its end.
     ///
     /// # Errors
-    /// Something in it is no JSON. Nothing was queued.
+    /// Part of it is not valid JSON. Nothing was queued.
     pub fn push(&self, build: impl FnOnce(&mut Line<'_>)) -> Result<u64, Defect> {
         self.0.try_push(|out| Line::append(out, build))
     }
 
-    /// Queues one message whose middle is long and shared: a value, or an object that is open at its end, for `tail` to
-    /// close. `tail` is told whether that object has no member yet.
+    /// Queues one message whose middle is long and shared: a value, or an open object for `tail` to close. `tail` gets whether
+    /// that object is still empty.
     ///
     /// # Errors
     /// As with [`Outbound::push`].
@@ -56,17 +55,15 @@ impl Outbound {
         self.0.stands()
     }
 
-    /// Bytes waiting.
     pub fn backlog(&self) -> u64 {
         self.0.backlog()
     }
 
-    /// No more will be pushed.
     pub fn close(&self) {
         self.0.close();
     }
 
-    /// Writes until closed, broken, or stalled for `patience`. The only writer.
+    /// Writes until closed, broken, or stalled for the given time. The only writer.
     pub async fn write_to<W: AsyncWrite + Unpin>(
         &self,
         writer: W,
@@ -75,12 +72,12 @@ impl Outbound {
         self.0.write_to(writer, patience).await
     }
 
-    /// Takes what waits; see [`Outbox::next`].
+    /// Takes the queued messages; see [`Outbox::next`].
     pub async fn next(&self, batch: &mut VecDeque<Bytes>) -> bool {
         self.0.next(batch).await
     }
 
-    /// So many bytes of what was taken are on their way.
+    /// So many bytes of what was taken were sent.
     pub fn took(&self, bytes: usize) {
         self.0.took(bytes);
     }
@@ -98,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_refused_leaves_nothing_and_the_rest_goes_out() {
+    async fn a_refused_message_leaves_no_bytes_in_the_queue() {
         let outbound = Outbound::default();
         let long = |body: &str, is_open| {
             let body = Bytes::from(format!("{body}{}", " ".repeat(64 * 1024)));

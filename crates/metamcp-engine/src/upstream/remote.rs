@@ -1,6 +1,6 @@
-//! One remote server, as both HTTP transports reach it: each message is an HTTP request of its own.
-//! Owns: its session, its streams, the requests under way.      Never: knows calls; decides what becomes of one that broke off.
-//! In: messages from the connection's outbox.  Out: what it says, through `Connection` to the `Listener`; why it is lost.
+//! One remote server, for both HTTP transports: each message is an HTTP request.
+//! Owns: its session, its streams, the requests under way.      Never: knows calls; decides whether a failed one is retried.
+//! In: messages from the connection's outbox.  Out: what the server sends, through `Connection` to the `Listener`; why the connection ended.
 //! Tests: `metamcp/tests/remote/`, `metamcp/tests/real/`.
 
 mod credentials;
@@ -29,33 +29,32 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 pub use self::credentials::Credentials;
-pub(super) use self::exchange::not_even_fresh;
+pub(super) use self::exchange::fresh_token_refused;
 use self::message::Message;
 pub(super) use self::post::Broken;
 pub use self::site::{Site, Sites};
-pub(super) use self::stream::{End, Place, is_stream, next_data};
+pub(super) use self::stream::{End, ResumePoint, is_stream, next_data};
 use super::connection::{Connection, Listener};
 use super::transport::Surroundings;
 use crate::task;
-use crate::web::{Guarded, Web};
+use crate::web::{GuardedClient, Web};
 
-/// How long a probe may go unanswered: every request has a response of its own here, and a login may come before it.
-pub(super) const PROBE_PATIENCE: Duration = Duration::from_secs(15);
-/// How long the receipt of `notifications/initialized` is waited for: what follows shall not overtake it.
-const INITIALIZED: Duration = Duration::from_secs(10);
-/// Messages without an answer that may be under way at once: a server that asks for more than that gets no answer.
-const MENTIONS: usize = 64;
-/// How long a server is given to hear that its session is over.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// Probe timeout: every request has its own HTTP response here, and a login may come before it.
+pub(super) const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long the next message waits for `notifications/initialized` to be received: it must not overtake it.
+const INITIALIZED_TIMEOUT: Duration = Duration::from_secs(10);
+/// Messages without a response that may be in flight at once; beyond that, server requests are not answered.
+const MAX_UNANSWERED: usize = 64;
+/// How long the deletion of a session may take.
+const DELETE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Finds the parameters of a tool that its server wants repeated in headers.
+/// Finds the parameters of a tool that its server wants repeated in headers (`x-mcp-header`).
 pub type Mirrors = Arc<dyn Fn(&str) -> Vec<Mirror> + Send + Sync>;
 
-/// See the module.
 pub struct Remote {
     site: Site,
-    guarded: Guarded,
-    /// The way to it, without connections that were found dead.
+    guarded: GuardedClient,
+    /// The HTTP client; replaced when pooled connections were found dead.
     web: Mutex<Web>,
     state: Mutex<State>,
     renewing: tokio::sync::Mutex<()>,
@@ -66,17 +65,17 @@ pub struct Remote {
 
 #[derive(Default)]
 struct State {
-    /// The session, where the server keeps one.
+    /// The session id, if the server has sessions.
     session: Option<HeaderValue>,
-    /// Moves with each session.
+    /// Changes with each session.
     generation: u64,
-    /// Our `initialize`, for when the session is forgotten.
+    /// Our `initialize`, to begin a new session with.
     greeting: Option<Message>,
     /// Where messages are posted to, with the transport of 2024.
     endpoint: Option<Address>,
-    /// Where a redirect led to, for as long as it works.
+    /// The target of a redirect, as long as it works.
     moved: Option<Address>,
-    /// What reads the general stream.
+    /// The task that reads the general stream.
     listening: Option<AbortHandle>,
 }
 
@@ -94,7 +93,7 @@ impl fmt::Debug for Remote {
 }
 
 impl Remote {
-    /// The server of this name and address, to which nothing was said yet.
+    /// Sends nothing yet.
     pub fn new(
         name: &str,
         endpoint: &RemoteEndpoint,
@@ -105,7 +104,7 @@ impl Remote {
         Ok(Remote {
             web: Mutex::new(site.web.clone()),
             site,
-            guarded: Guarded::default(),
+            guarded: GuardedClient::default(),
             state: Mutex::default(),
             renewing: tokio::sync::Mutex::default(),
             exchanges: Mutex::default(),
@@ -114,30 +113,30 @@ impl Remote {
         })
     }
 
-    /// Where it is, by its configuration.
+    /// The configured address.
     pub(super) fn address(&self) -> &Address {
         &self.site.address
     }
 
-    /// From now on it is spoken to by the transport of 2024: what it says comes over one stream, which `listening`
-    /// reads, and messages are posted to `endpoint`.
+    /// Switches to the transport of 2024: responses come over one stream, which `listening` reads, and messages are posted to
+    /// `endpoint`.
     pub(super) fn posts_to(&self, endpoint: Address, listening: AbortHandle) {
         let mut state = self.state();
         state.endpoint = Some(endpoint);
         state.listening = Some(listening);
     }
 
-    /// Ends it; `politely` tells the server.
+    /// Ends the connection; `politely` deletes the session first.
     pub fn stop(&self, politely: bool) {
         self.fate.send_replace(Fate::Stopped { politely });
     }
 
-    /// Whether it turned out to speak the transport of 2024.
+    /// Whether it speaks the transport of 2024.
     pub fn is_sse(&self) -> bool {
         self.state().endpoint.is_some()
     }
 
-    /// Speaks with it, once it is opened, until it is lost, and says why, or until it was stopped.
+    /// Runs the connection until it is lost, and returns why, or until it was stopped.
     pub async fn serve(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
@@ -149,7 +148,7 @@ impl Remote {
                 return fact;
             }
             self.talk(connection, listener).await;
-            // Nothing more is to be said; it ends when it is told to.
+            // Nothing more to send; it ends when it is stopped.
             std::future::pending().await
         };
         tokio::select! {
@@ -158,7 +157,7 @@ impl Remote {
         }
     }
 
-    /// Sees to it that nothing of it is left.
+    /// Ends all its tasks and streams.
     pub async fn end(&self) {
         let politely = matches!(*self.fate.borrow(), Fate::Stopped { politely: true });
         let under_way: Vec<AbortHandle> =
@@ -172,8 +171,8 @@ impl Remote {
             listening.abort();
         }
         if let (Some(session), true) = (session, politely) {
-            // Whether it heard is its own concern: sessions end by themselves too.
-            drop(tokio::time::timeout(FAREWELL, self.delete(session)).await);
+            // Whether the deletion succeeded does not matter: sessions expire too.
+            drop(tokio::time::timeout(DELETE_TIMEOUT, self.delete(session)).await);
         }
     }
 
@@ -186,7 +185,7 @@ impl Remote {
         }
     }
 
-    /// The whole connection is of no use any more.
+    /// Ends the whole connection.
     pub(super) fn lose(&self, fact: Fact) {
         self.fate.send_if_modified(|fate| {
             let running = matches!(fate, Fate::Running);
@@ -213,7 +212,7 @@ impl Remote {
         }
     }
 
-    /// One message of ours.
+    /// Sends one message.
     async fn pass_on(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
@@ -231,42 +230,42 @@ impl Remote {
                 let stateless = connection.is_stateless();
                 match &*method {
                     "notifications/cancelled" => {
-                        self.call_off(params);
+                        self.cancel_request(params);
                         if stateless {
-                            // Its stream is closed, which says the same.
+                            // Closing its stream cancels the request.
                             return;
                         }
                     }
                     "notifications/initialized" => {
                         let message = Message::plain(line.clone(), &method);
                         let told = self.tell(connection, &message);
-                        drop(tokio::time::timeout(INITIALIZED, told).await);
+                        drop(tokio::time::timeout(INITIALIZED_TIMEOUT, told).await);
                         return self.listen(connection, listener);
                     }
                     _ if stateless => return,
                     _ => {}
                 }
-                self.mention(connection, Message::plain(line.clone(), &method));
+                self.send_notification(connection, Message::plain(line.clone(), &method));
             }
             Envelope::Result { .. } | Envelope::Error { .. } => {
-                self.mention(connection, Message::plain(line.clone(), ""));
+                self.send_notification(connection, Message::plain(line.clone(), ""));
             }
-            // Nobody here writes one.
+            // We never write a batch.
             Envelope::Batch(_) => {}
         }
     }
 
-    /// Sends something that has no answer.
-    fn mention(self: &Arc<Self>, connection: &Arc<Connection>, message: Message) {
-        if self.mentions.fetch_add(1, Ordering::Relaxed) >= MENTIONS {
+    /// Sends a message that has no response.
+    fn send_notification(self: &Arc<Self>, connection: &Arc<Connection>, message: Message) {
+        if self.mentions.fetch_add(1, Ordering::Relaxed) >= MAX_UNANSWERED {
             self.mentions.fetch_sub(1, Ordering::Relaxed);
             return;
         }
         let (remote, connection) = (Arc::clone(self), Arc::clone(connection));
         task::spawn("mention", async move {
             let told = remote.tell(&connection, &message);
-            // A server that does not take it within the time of a handshake will not take it later.
-            drop(tokio::time::timeout(INITIALIZED, told).await);
+            // A server that does not accept it within the timeout will not accept it later.
+            drop(tokio::time::timeout(INITIALIZED_TIMEOUT, told).await);
             remote.mentions.fetch_sub(1, Ordering::Relaxed);
         });
     }
@@ -288,28 +287,26 @@ impl Remote {
         exchanges.insert(number, exchange.abort_handle());
     }
 
-    /// Nobody waits for the answer to this request any more.
-    fn call_off(&self, params: Option<&[u8]>) {
+    /// Cancels the HTTP request for this id.
+    fn cancel_request(&self, params: Option<&[u8]>) {
         let id = params.and_then(|params| metamcp_wire::object::pick(params, ["requestId"]).ok());
         let number = id.and_then(|[id]| std::str::from_utf8(id?).ok()?.parse().ok());
         let exchange = number.and_then(|number: u64| self.exchanges().remove(&number));
         if let Some(exchange) = exchange {
             exchange.abort();
-            // It may have been waited for in vain because its connection is dead.
-            self.drop_kept();
+            // Perhaps there was no response because the connection is dead.
+            self.drop_idle_connections();
         }
     }
 
-    /// The way to the server, as it is now.
     fn web(&self) -> Web {
         self.web.lock().clone()
     }
 
-    /// One connection to the server died: those that are kept for the next requests are not used any more, so that each
-    /// of them does not cost a call of its own.
-    fn drop_kept(&self) {
+    /// One connection to the server died: the idle ones in the pool are dropped too, or each would cost a call.
+    fn drop_idle_connections(&self) {
         let mut web = self.web.lock();
-        *web = web.afresh();
+        *web = web.with_empty_pool();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

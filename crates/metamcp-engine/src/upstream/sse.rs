@@ -1,7 +1,7 @@
-//! The transport of 2024, HTTP with server-sent events: one stream for everything the server says, and an address to post
-//! to that the stream names.
+//! The HTTP+SSE transport of 2024: one event stream for everything the server sends, and an address to post to, which the
+//! stream names.
 //! Owns: that stream, where to post.      Never: keeps sessions; posts differently from `http`, with which it shares `remote`.
-//! In: messages from the connection's outbox.  Out: what the server says; why it is lost, which it is with its stream.
+//! In: messages from the connection's outbox.  Out: what the server sends; why the connection ended, as it does with its stream.
 //! Tests: `metamcp/tests/remote/`.
 
 use std::sync::Arc;
@@ -14,22 +14,23 @@ use metamcp_wire::sse::{Event, Events};
 use tokio::time::timeout;
 
 use super::era_cache::ServerProtocol;
-use super::remote::{self, Broken, End, Place, Remote, is_stream, next_data, not_even_fresh};
+use super::remote::{
+    self, Broken, End, Remote, ResumePoint, fresh_token_refused, is_stream, next_data,
+};
 use super::transport::{Boxed, Surroundings, Transport};
 use super::{Connection, Listener};
 use crate::task;
 
 /// How long the server may take to name the address.
-const ENDPOINT: Duration = Duration::from_secs(15);
-/// Longest event that may come before it does.
+const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(15);
+/// Longest event before that.
 const MAX_ENDPOINT: usize = 64 * 1024;
 
-/// See the module.
 #[derive(Debug)]
 pub struct Sse(Arc<Remote>);
 
 impl Sse {
-    /// A server that nothing was said to yet.
+    /// Sends nothing yet.
     pub fn new(
         name: &str,
         endpoint: &RemoteEndpoint,
@@ -64,10 +65,10 @@ impl Transport for Sse {
     }
 
     fn probe_patience(&self) -> Duration {
-        remote::PROBE_PATIENCE
+        remote::PROBE_TIMEOUT
     }
 
-    /// It is older than the stateless era, and not probed for it.
+    /// It is older than the stateless era, so it is not probed for it.
     fn begins_with(&self, _last_time: Option<ServerProtocol>) -> Option<ServerProtocol> {
         Some(ServerProtocol::Sse)
     }
@@ -81,8 +82,7 @@ impl Transport for Sse {
     }
 }
 
-/// Opens the stream and learns where to post to, which from then on goes for the whole of `remote`. The connection is
-/// lost with the stream.
+/// Opens the stream, reads where to post to, and switches `remote` to it. The connection ends with the stream.
 pub(super) async fn open_stream(
     remote: &Arc<Remote>,
     connection: &Arc<Connection>,
@@ -100,7 +100,7 @@ pub(super) async fn open_stream(
                 return Err(Broken::refused(remote.fact_of(status, &post_response.response)));
             }
             if std::mem::replace(&mut logged_in, true) {
-                return Err(Broken::refused(not_even_fresh()));
+                return Err(Broken::refused(fresh_token_refused()));
             }
             remote.login(&post_response).await?;
         };
@@ -118,21 +118,21 @@ pub(super) async fn open_stream(
         }
         Err(Broken::refused(Fact::StreamDropped))
     };
-    let (endpoint, body) = match timeout(ENDPOINT, opening).await {
+    let (endpoint, body) = match timeout(ENDPOINT_TIMEOUT, opening).await {
         Ok(opened) => opened?,
-        Err(_) => return Err(Broken::refused(Fact::StartTimedOut { after: ENDPOINT })),
+        Err(_) => return Err(Broken::refused(Fact::StartTimedOut { after: ENDPOINT_TIMEOUT })),
     };
     let home = remote.address();
     let place = home.join(&endpoint).ok();
-    // Anywhere else our credentials would go to somebody else.
+    // Another host would receive our credentials.
     let place = place.filter(|place| place.is_same_origin(home)).ok_or_else(|| {
-        let reason = "it names another host as the place to post to".to_owned();
+        let reason = "its endpoint event names another host".to_owned();
         Broken::refused(Fact::Astray { reason })
     })?;
     let (heard, connection) = (Arc::clone(remote), Arc::clone(connection));
     let listener = Arc::clone(listener);
     let listening = task::spawn("events", async move {
-        let mut place = Place::default();
+        let mut place = ResumePoint::default();
         let end = heard.follow(&connection, &*listener, None, body, None, &mut place).await;
         heard.lose(match end {
             End::Garbage(lines) => Fact::Garbage { lines },

@@ -1,5 +1,5 @@
-//! The transport stdio: a server as a contained child process, spoken to over its pipes.
-//! Owns: the pipes, how the process ends.      Never: restarts it; knows what a line says.
+//! The stdio transport: a server as a contained child process, connected by pipes.
+//! Owns: the pipes, how the process ends.      Never: restarts it; parses a line.
 //! In: a command from the configuration; lines from the connection's outbox.  Out: lines to the connection; why it ended.
 //! Tests: `metamcp/tests/hazards/`, `metamcp/tests/promises/`.
 
@@ -25,19 +25,18 @@ use crate::outbox::WriteEnd;
 use crate::{stream, task};
 
 /// How long a child may leave its input unread before it counts as stalled.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between the end of a child's output and its exit: enough to learn the exit code, too short to notice.
 const EXIT_GRACE: Duration = Duration::from_millis(250);
 /// Between a child's exit and the end of its output, which a grandchild may keep open.
 const OUTPUT_GRACE: Duration = Duration::from_millis(150);
-/// How long a probe may go unanswered. Every server measured so far answers it as soon as it runs; one that is slow to
-/// start finds both, and answers both in order.
-const PROBE_PATIENCE: Duration = Duration::from_secs(3);
+/// Probe timeout. Every server measured so far answers as soon as it runs; one that starts slowly finds probe and
+/// `initialize`, and answers both in order.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// See the module.
 pub struct Stdio {
     handle: Handle,
-    /// Until they are served.
+    /// Until `serve` takes them.
     pipes: Mutex<Option<(Stdin, Stdout)>>,
     clock: Clock,
     line_bytes: usize,
@@ -50,7 +49,6 @@ impl fmt::Debug for Stdio {
 }
 
 impl Stdio {
-    /// Starts the server's process.
     pub async fn start(
         config: &ServerConfig,
         local: &LocalCommand,
@@ -74,7 +72,7 @@ impl Transport for Stdio {
             let pipes = self.pipes.lock().take();
             let (stdin, mut stdout) = pipes?;
             let mut watch = self.handle.watch();
-            let (writing, patience) = (Arc::clone(connection), Some((self.clock, PATIENCE)));
+            let (writing, patience) = (Arc::clone(connection), Some((self.clock, WRITE_TIMEOUT)));
             let mut writer =
                 task::spawn(
                     "writer",
@@ -100,7 +98,7 @@ impl Transport for Stdio {
     }
 
     fn probe_patience(&self) -> Duration {
-        PROBE_PATIENCE
+        PROBE_TIMEOUT
     }
 
     fn is_restartable(&self) -> bool {
@@ -116,7 +114,7 @@ impl Transport for Stdio {
     }
 }
 
-/// Reads and writes until the process ends or is of no use, and says which.
+/// Reads and writes until the process exits or is unusable, and returns which.
 async fn talk(
     reading: impl Future<Output = Fact>,
     writer: &mut JoinHandle<WriteEnd>,
@@ -153,7 +151,7 @@ async fn talk(
     }
 }
 
-/// Throws away what a process that is done with still writes: blocked on a full pipe it could not exit.
+/// Discards what a process still writes while it is shut down: blocked on a full pipe it could not exit.
 async fn drain(mut stdout: Stdout, writer: JoinHandle<WriteEnd>, watch: ExitWatch) {
     let mut rest = vec![0; 64 * 1024];
     loop {

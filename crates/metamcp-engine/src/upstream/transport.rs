@@ -1,5 +1,5 @@
-//! What every way to a server has in common, and which one a server's configuration means.
-//! Owns: the trait, the choice.      Never: knows pipes or HTTP; a transport is a file of its own beside this one.
+//! What all transports have in common, and the choice between them.
+//! Owns: the trait, the choice.      Never: knows pipes or HTTP; each transport has its own file beside this one.
 //! In: a server's configuration, its protocol last time.  Out: an `Arc<dyn Transport>`, which a `Connection` holds.
 //! Tests: below; each transport has its own.
 
@@ -22,57 +22,55 @@ use super::stdio::Stdio;
 use super::{Connection, Listener};
 use crate::clock::Clock;
 
-/// What a transport takes its time for. Once per connection; no message is boxed.
+/// A future of a transport. Boxed once per connection, not per message.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// One way to one server, for the length of one connection. Messages are not handed to it one by one: it takes them from
-/// the connection's outbox, into which they are written in the order that was decided.
+/// One transport to one server, for one connection. Messages are not passed to it one by one: it takes them from the
+/// connection's outbox, which keeps them in order.
 pub trait Transport: fmt::Debug + Send + Sync {
-    /// Carries messages both ways until the server is lost, and says why, or until it was told to end. Called once.
+    /// Carries messages both ways until the connection is lost, and returns why, or until it is closed. Called once.
     fn serve<'a>(
         &'a self,
         connection: &'a Arc<Connection>,
         listener: &'a Arc<dyn Listener>,
     ) -> Boxed<'a, Option<Fact>>;
 
-    /// Waits until nothing of it is left, once it is lost or told to end.
+    /// Waits until nothing of it is left, after it was lost or closed.
     fn ended(&self) -> Boxed<'_, ()>;
 
-    /// Ends it in good order: a process by the shutdown escalation, a session by telling its server.
+    /// Shuts it down in good order: a process by the shutdown escalation, a session by deleting it.
     fn close(&self) -> Boxed<'_, ()>;
 
-    /// Ends it at once.
     fn kill(&self);
 
-    /// How long the probe for its era may go unanswered before `initialize` is sent behind it.
+    /// How long the probe for its era may go unanswered before `initialize` is sent after it.
     fn probe_patience(&self) -> Duration;
 
-    /// Which protocol to begin with, given the one it spoke last time; `None` if it has to be probed.
+    /// The protocol to begin with, given the one it spoke last time; `None` if it has to be probed.
     fn begins_with(&self, last_time: Option<ServerProtocol>) -> Option<ServerProtocol> {
         last_time
     }
 
-    /// What to remember for the next time, after a handshake that led to this era.
+    /// The protocol to remember after a handshake in this era.
     fn spoke(&self, era: Era) -> ServerProtocol {
         ServerProtocol::of(era)
     }
 
-    /// Whether a server that dies of the probe, or hangs after it, can be started once more.
+    /// Whether a server that crashes or hangs on the probe can be started once more.
     fn is_restartable(&self) -> bool {
         false
     }
 
-    /// A number that moves while a server that has not answered yet shows signs of life.
+    /// A counter that changes while a server that has not answered yet shows activity.
     fn activity(&self) -> u64 {
         0
     }
 
-    /// What the server wrote beside the protocol.
     fn stderr(&self) -> StderrTail {
         StderrTail::default()
     }
 
-    /// Whether calls of the stateless era repeat parts of their arguments in headers, which not every tool allows.
+    /// Whether calls of the stateless era repeat arguments in headers, which not every tool allows.
     fn repeats_arguments_in_headers(&self) -> bool {
         false
     }
@@ -80,18 +78,14 @@ pub trait Transport: fmt::Debug + Send + Sync {
 
 /// What a transport needs beside the configuration of its server.
 pub struct Surroundings<'a> {
-    /// What all connections share.
     pub launcher: &'a Launcher,
-    /// The time, for those who wait.
     pub clock: Clock,
-    /// The longest message a server may send.
     pub line_bytes: usize,
-    /// What its tools want in headers.
     pub mirrors: Mirrors,
 }
 
-/// Starts the server or finds the way to it, by the transport that its configuration means. The only place that knows
-/// all of them. Where the configuration leaves open which HTTP transport it is, the one that worked last time is taken.
+/// Starts the server or connects to it, over the transport that its configuration names. The only place that knows all of
+/// them. If the configuration leaves open which HTTP transport it is, the one that worked last time is used.
 pub async fn open(
     config: &ServerConfig,
     last_time: Option<ServerProtocol>,
@@ -123,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_older_http_transport_is_chosen_by_the_file_and_then_by_experience() {
+    fn the_sse_transport_is_chosen_by_the_configuration_and_then_by_the_cache() {
         let (sse, other) = (Some(ServerProtocol::Sse), Some(ServerProtocol::Initialize));
         for (kind, last_time, expected) in [
             (HttpKind::Sse, None, true),

@@ -1,4 +1,4 @@
-//! An API's answer, read as what a stranger sent: bounded in every direction, checked, and of unit length.
+//! Parses an API's response: untrusted, so bounded in every direction and validated; vectors are normalized.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,10 +11,10 @@ use super::unavailable::Failure;
 
 /// Texts in one request.
 pub(super) const MAX_TEXTS: usize = 64;
-/// Numbers in one vector. The largest models in use have half of this.
+/// Dimensions of one vector. The largest models in use have half of this.
 pub(super) const MAX_DIMENSIONS: usize = 8192;
 
-/// The vectors of an answer, in the order of the texts, all of one length.
+/// The vectors of a response, in the order of the texts, all of one length.
 pub(super) fn read(form: Form, body: &[u8], asked: usize) -> Result<Vec<Arc<[f32]>>, Failure> {
     let found = match form {
         Form::OpenAi | Form::Voyage => {
@@ -41,7 +41,7 @@ pub(super) fn read(form: Form, body: &[u8], asked: usize) -> Result<Vec<Arc<[f32
     Ok(vectors)
 }
 
-/// The vector with length one, or nothing if it has no direction.
+/// The normalized vector, or nothing if it has no direction.
 pub(super) fn unit(mut vector: Vec<f32>) -> Option<Arc<[f32]>> {
     let length = length(&vector);
     if !length.is_finite() || length <= 0.0 {
@@ -53,8 +53,8 @@ pub(super) fn unit(mut vector: Vec<f32>) -> Option<Arc<[f32]>> {
     Some(vector.into())
 }
 
-/// Whether a vector has length one, but for the last digits. To make it so again would change those, and with them
-/// the order of tools that are equally good.
+/// Whether a vector has length one up to rounding. Normalizing it again would change the last digits, and with them the
+/// order of equally ranked tools.
 pub(super) fn is_unit(vector: &[f32]) -> bool {
     (length(vector) - 1.0).abs() < 1e-3
 }
@@ -80,13 +80,13 @@ struct Ollama {
     embeddings: Bounded<Bounded<Component, MAX_DIMENSIONS>, MAX_TEXTS>,
 }
 
-/// One number of a vector, read wide: what does not fit into 32 bits becomes infinite, and is then no vector,
-/// whichever way the JSON reader takes such a number.
+/// One component, parsed as f64: what does not fit into f32 becomes infinite, and the vector is refused, however the JSON
+/// parser treats such a number.
 #[derive(serde::Deserialize)]
 struct Component(f64);
 
-/// A list that is refused as soon as it is longer than any honest one: a few megabytes of `[],[],…` would
-/// otherwise become a hundred of empty lists.
+/// A list that is refused as soon as it exceeds any valid length: a few megabytes of `[],[],…` would otherwise become a
+/// hundred of empty lists.
 struct Bounded<T, const MOST: usize> {
     items: Vec<T>,
 }
@@ -119,7 +119,7 @@ impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for Bounded<T
     }
 }
 
-/// The vectors at the places their indices name; in the order they came if none has an index.
+/// The vectors sorted by index; in the order received if none has an index.
 fn in_order(
     items: Vec<Item>,
     asked: usize,
@@ -133,7 +133,7 @@ fn in_order(
     let mut places: Vec<Option<Bounded<Component, MAX_DIMENSIONS>>> = Vec::new();
     places.resize_with(asked, || None);
     for item in items {
-        // A place twice, or one that was not asked for: then another is empty, and no vector can be trusted.
+        // An index twice, or out of range: then another is missing, and no vector can be trusted.
         let place = item.index.and_then(|index| places.get_mut(index)).ok_or(Failure::Malformed)?;
         if place.replace(item.embedding).is_some() {
             return Err(Failure::Malformed);
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vectors_come_in_the_order_of_their_index_and_have_length_one() {
+    fn vectors_are_sorted_by_index_and_normalized() {
         let body = br#"{"object":"list","data":[{"index":1,"embedding":[0,-2]},{"index":0,"embedding":[3,4]}],"usage":{}}"#;
         let found = read(Form::OpenAi, body, 2).unwrap();
         assert_eq!(found, [Arc::from([0.6_f32, 0.8]), Arc::from([0.0_f32, -1.0])]);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_answers_are_errors() {
+    fn hostile_responses_are_errors() {
         let wrong = |asked, answered| Failure::WrongCount { asked, answered };
         let lengths = |expected, found| Failure::WrongDimensions { expected, found };
         for (body, failure) in [

@@ -1,4 +1,4 @@
-//! The store, reached from async code: one call at a time on a thread that may block, and no wait without end.
+//! The store for async code: one call at a time on a blocking thread, with a timeout.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,15 +10,14 @@ use tokio::task::spawn_blocking;
 
 use super::store::Store;
 
-/// A disk that takes longer is not one to wait for; its call goes on, and those after it do without.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// After this the disk counts as stuck; the call goes on, and later ones skip the store.
+const DISK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The store and the one who may use it.
 #[derive(Debug)]
 pub(super) struct AsyncStore {
     store: Arc<Store>,
     turn: Arc<Semaphore>,
-    /// The last call did not come back in time.
+    /// The last call timed out.
     stuck: AtomicBool,
 }
 
@@ -33,25 +32,27 @@ impl AsyncStore {
 
     pub(super) fn note(&self) -> Option<String> {
         if self.stuck.load(Ordering::Relaxed) {
-            return Some("embeddings are kept in memory only: the disk does not answer".to_owned());
+            return Some(
+                "embeddings are cached in memory only: the disk does not respond".to_owned(),
+            );
         }
         self.store.note()
     }
 
-    /// What `work` says, or nothing if the disk is too slow.
+    /// The result of `work`, or nothing if the disk is too slow.
     pub(super) async fn with<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Store) -> T + Send + 'static,
     ) -> Option<T> {
         let permit = self.permit().await?;
         let store = self.store.clone();
-        // The permit goes along: a call that hangs keeps others from hanging on more threads.
+        // The permit moves along: while a call hangs, no further thread can get stuck.
         let call = spawn_blocking(move || {
             let done = work(&store);
             drop(permit);
             done
         });
-        let done = tokio::time::timeout(PATIENCE, call).await;
+        let done = tokio::time::timeout(DISK_TIMEOUT, call).await;
         self.stuck.store(done.is_err(), Ordering::Relaxed);
         done.ok()?.ok()
     }
@@ -60,7 +61,7 @@ impl AsyncStore {
         if self.stuck.load(Ordering::Relaxed) {
             return self.turn.clone().try_acquire_owned().ok();
         }
-        let turn = tokio::time::timeout(PATIENCE, self.turn.clone().acquire_owned()).await;
+        let turn = tokio::time::timeout(DISK_TIMEOUT, self.turn.clone().acquire_owned()).await;
         turn.ok()?.ok()
     }
 }

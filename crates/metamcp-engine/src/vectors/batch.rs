@@ -1,4 +1,4 @@
-//! Documents cut into requests, and into smaller ones when an API refuses them.
+//! Splits documents into requests, and into smaller ones when an API refuses them.
 
 use std::borrow::Cow;
 
@@ -6,11 +6,11 @@ use metamcp_types::text;
 
 use super::Document;
 
-/// Characters in one request: what the strictest API takes in tokens, at the worst a token each.
+/// Characters in one request: the token limit of the strictest API, assuming a token each.
 pub(super) const MAX_BATCH_CHARS: usize = 100_000;
 /// Characters of one text. Models read a few thousand tokens and some refuse more.
 const MAX_TEXT_CHARS: usize = 8_000;
-/// What is left of a text that was refused alone.
+/// The length of a text after it was refused alone.
 const SHORT_TEXT_CHARS: usize = 1_000;
 
 /// Documents for one request.
@@ -20,12 +20,12 @@ pub(super) struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// What is sent of a document.
+    /// The text sent for a document.
     pub(super) fn text<'d>(&self, document: &'d Document) -> Cow<'d, str> {
         self.cut.apply(document)
     }
 
-    /// What to try when the API refuses this: half each, then less of the text, then nothing more.
+    /// What to try when the API refuses this: halves, then shorter text, then nothing more.
     pub(super) fn smaller(&self) -> Vec<Batch<'a>> {
         if let (1, cut) = (self.documents.len(), self.cut) {
             let cut = match cut {
@@ -40,7 +40,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Those without a vector in batches of at most `most`, none with more characters than an API takes.
+/// Batches of at most `most` documents, none with more characters than an API accepts.
 pub(super) fn batches<'a>(absent: &[&'a Document], most: usize) -> Vec<Batch<'a>> {
     let mut batches: Vec<Batch<'a>> = Vec::new();
     let mut chars = 0;
@@ -60,12 +60,11 @@ pub(super) fn batches<'a>(absent: &[&'a Document], most: usize) -> Vec<Batch<'a>
     batches
 }
 
-/// How much of a text is sent.
 #[derive(Clone, Copy)]
 enum Cut {
     Long,
     Short,
-    /// A name alone is better than nothing, and better than no vectors for anybody.
+    /// The tool's name alone is better than no vector.
     Name,
 }
 
@@ -76,7 +75,7 @@ impl Cut {
             Cut::Short => text::cut(&document.text, SHORT_TEXT_CHARS),
             Cut::Name => text::cut(&document.tool, SHORT_TEXT_CHARS),
         };
-        // APIs refuse what is empty.
+        // APIs refuse empty texts.
         match (text.trim().is_empty(), document.tool.trim().is_empty()) {
             (false, _) => text,
             (true, false) => text::cut(&document.tool, SHORT_TEXT_CHARS),

@@ -1,4 +1,4 @@
-//! One request to the API and its answer. No redirect is followed, no environment is asked for a way around.
+//! One request to the API and its response. No redirect is followed, and no proxy of the environment is used.
 
 use std::time::Duration;
 
@@ -8,64 +8,62 @@ use hyper::{Method, Request, StatusCode};
 
 use super::endpoint::{Endpoint, Purpose};
 use super::unavailable::Failure;
-use crate::web::{self, BodyError, Outgoing, Plan, SendErrorKind, Web};
+use crate::web::{self, BodyError, ClientOptions, Outgoing, SendErrorKind, Web};
 
-/// A host that does not take a connection in this time will not answer in time either.
-const CONNECT: Duration = Duration::from_secs(2);
-/// A batch of documents on a local model without a graphics card takes seconds; nobody waits for it.
-const DOCUMENTS: Duration = Duration::from_secs(10);
-/// Somebody waits for a search.
-const QUERY: Duration = Duration::from_secs(2);
+/// A host that does not accept a connection in this time will not respond in time either.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// A batch of documents on a local model without a GPU takes seconds; nobody waits for it.
+const DOCUMENTS_TIMEOUT: Duration = Duration::from_secs(10);
+/// A search waits for it.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 /// 64 vectors of 8192 numbers of 20 digits are 10 MiB.
 const MAX_DOCUMENTS_BYTES: usize = 16 * 1024 * 1024;
 /// One vector.
 const MAX_QUERY_BYTES: usize = 512 * 1024;
-/// Connections kept for the next request: as many as there are requests at once.
-const KEPT: usize = 2;
+/// Idle connections pooled: as many as there are concurrent requests.
+const MAX_IDLE_CONNECTIONS: usize = 2;
 
-/// Times and sizes, for one kind of request.
+/// Limits of one kind of request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) time: Duration,
     pub(super) bytes: usize,
 }
 
-/// What each kind of request may take.
 pub(super) fn bounds(purpose: Purpose) -> Bounds {
     match purpose {
-        Purpose::Query => Bounds { time: QUERY, bytes: MAX_QUERY_BYTES },
-        Purpose::Document => Bounds { time: DOCUMENTS, bytes: MAX_DOCUMENTS_BYTES },
+        Purpose::Query => Bounds { time: QUERY_TIMEOUT, bytes: MAX_QUERY_BYTES },
+        Purpose::Document => Bounds { time: DOCUMENTS_TIMEOUT, bytes: MAX_DOCUMENTS_BYTES },
     }
 }
 
-/// Speaks HTTP, over TLS where the address says so.
 #[derive(Debug)]
 pub(super) struct Client {
     web: Result<Web, &'static str>,
 }
 
-/// A request that did not succeed.
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) failure: Failure,
-    /// How long the API asked to be left alone.
-    pub(super) wish: Option<Duration>,
+    /// The `Retry-After` of the API.
+    pub(super) retry_after: Option<Duration>,
 }
 
 impl From<Failure> for Failed {
     fn from(failure: Failure) -> Failed {
-        Failed { failure, wish: None }
+        Failed { failure, retry_after: None }
     }
 }
 
 impl Client {
     pub(super) fn new() -> Client {
-        // No files are read for it, so there is nothing that could be wrong with them.
-        let web = Web::new(Plan::plain(CONNECT, KEPT)).map_err(|_| "TLS cannot be set up");
+        // No TLS files are read, so nothing can be wrong with them.
+        let web = Web::new(ClientOptions::new(CONNECT_TIMEOUT, MAX_IDLE_CONNECTIONS))
+            .map_err(|_| "TLS cannot be set up");
         Client { web }
     }
 
-    /// The body of the answer to one request. Takes no longer than `bounds` says.
+    /// Sends one request and returns the response body, within `bounds`.
     pub(super) async fn post(
         &self,
         endpoint: &Endpoint,
@@ -104,10 +102,10 @@ impl Client {
         })?;
         let (head, body) = answer.into_parts();
         if head.status != StatusCode::OK {
-            // What it says beside its status is not read: it may repeat the key.
+            // The body of an error response is not read: it may repeat the key.
             return Err(refused(endpoint, head.status, &head.headers));
         }
-        let body = web::whole(body, most).await.map_err(|error| match error {
+        let body = web::read_body(body, most).await.map_err(|error| match error {
             BodyError::TooLarge => Failure::TooLarge { cap: most },
             BodyError::Closed => Failure::Closed,
         })?;
@@ -128,5 +126,5 @@ fn refused(endpoint: &Endpoint, status: StatusCode, headers: &HeaderMap) -> Fail
         429 => Failure::TooMany,
         _ => Failure::Status { status: code },
     };
-    Failed { failure, wish: web::retry_after(headers) }
+    Failed { failure, retry_after: web::retry_after(headers) }
 }

@@ -1,4 +1,4 @@
-//! Which API embeddings come from, how it is spoken to, and whose key it gets.
+//! The API that embeddings come from: its address, its protocol, and its key.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,17 +12,16 @@ use serde::Serialize;
 #[cfg(test)]
 mod tests;
 
-/// Voyage's address and the model whose vectors the first version of the catalog holds.
+/// Voyage's address, and the model whose vectors the first version of the catalog contains.
 const VOYAGE_URL: &str = "https://api.voyageai.com/v1/embeddings";
 pub(super) const VOYAGE_MODEL: &str = "voyage-3-lite";
 /// The only variable whose value is sent to Voyage.
 pub const VOYAGE_KEY: &str = "VOYAGE_API_KEY";
 
-/// Names of models are short; this one also ends up in errors and in every row.
+/// Model names are short; this one also ends up in errors and in every row.
 const MAX_MODEL_CHARS: usize = 200;
 
-/// Keys that belong to one company, by the name they go by or the way they begin. They are sent nowhere else,
-/// whatever the configuration says.
+/// Keys that belong to one company, by their name or prefix. They are sent nowhere else, whatever the configuration says.
 const OWNED: &[Owned] = &[
     Owned { variable: VOYAGE_KEY, prefix: None, domain: "voyageai.com" },
     Owned { variable: "ANTHROPIC_API_KEY", prefix: Some("sk-ant-"), domain: "anthropic.com" },
@@ -35,10 +34,9 @@ struct Owned {
     domain: &'static str,
 }
 
-/// Why an endpoint cannot be used as configured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
-    /// Not an address of this kind. It is not repeated: it may hold a password.
+    /// Not an http(s) address. It is not repeated: it may contain a password.
     #[error(
         "the embedding endpoint is not an http or https address, such as http://localhost:11434/api/embed"
     )]
@@ -47,43 +45,24 @@ pub enum EndpointError {
     #[error(
         "the embedding endpoint of {host} has credentials in its address; configure a key instead"
     )]
-    Credentials {
-        /// Whose.
-        host: String,
-    },
-    /// No model, or not a name.
+    Credentials { host: String },
     #[error(
         "the embedding endpoint of {host} needs the name of a model of at most {MAX_MODEL_CHARS} characters"
     )]
-    BadModel {
-        /// Whose.
-        host: String,
-    },
-    /// A key with a line break or other character no header can carry.
+    BadModel { host: String },
+    /// A key with a line break or another character that is invalid in a header.
     #[error(
-        "the key {key} for {host} is empty or holds characters that no key has; check for a line break"
+        "the key {key} for {host} is empty or contains characters that no key has; check for a line break"
     )]
-    BadKey {
-        /// Its name.
-        key: String,
-        /// Where it was to go.
-        host: String,
-    },
+    BadKey { key: String, host: String },
     /// A key of one company for the API of another.
     #[error(
         "the key {key} belongs to {owner} and is not sent to {host}; configure a key made for {host}"
     )]
-    ForeignKey {
-        /// Its name.
-        key: String,
-        /// Whose it is.
-        owner: String,
-        /// Where it was to go.
-        host: String,
-    },
+    ForeignKey { key: String, owner: String, host: String },
 }
 
-/// An API that makes embeddings, with the key made for it.
+/// An embeddings API, with its key.
 #[derive(Clone)]
 pub struct Endpoint {
     form: Form,
@@ -94,18 +73,18 @@ pub struct Endpoint {
     authorization: Option<HeaderValue>,
 }
 
-/// What the API's requests and answers look like.
+/// The protocol of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// `{model, input}` to `data[].embedding`.
     OpenAi,
-    /// The same, told whether a text is a query or a document.
+    /// The same, with `input_type`: query or document.
     Voyage,
     /// `{model, input}` to `embeddings`.
     Ollama,
 }
 
-/// What a text is: some models embed a question differently from what may answer it.
+/// Some models embed a query differently from a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Purpose {
@@ -135,8 +114,8 @@ impl Endpoint {
         endpoint.with_key(key)
     }
 
-    /// The API at an address. Without `http://` or `https://`, a loopback address is spoken to in plain text and
-    /// every other one over TLS; plain text to another machine has to be asked for by its `http://`.
+    /// The API at an address. Without a scheme, a loopback address is used in plain text and every other one over TLS; plain
+    /// text to another machine requires an explicit `http://`.
     ///
     /// A path that ends in `/api/embed` or `/api/embeddings` is Ollama's. Any other is taken to be compatible
     /// with OpenAI's, and completed by `/v1/embeddings` where it is empty or ends in `/v1`.
@@ -189,12 +168,11 @@ impl Endpoint {
         }
     }
 
-    /// Host and, where it is given, port: what errors name.
+    /// Host and port, as named in errors.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The model.
     pub fn model(&self) -> &str {
         &self.model
     }
@@ -204,7 +182,7 @@ impl Endpoint {
         self.uri.scheme() == Some(&Scheme::HTTP) && !self.uri.host().is_some_and(is_loopback)
     }
 
-    /// What vectors are remembered under. Another API may call another model by the same name.
+    /// What identifies its vectors in the cache. Another API may use the same name for another model.
     pub(super) fn identity(&self) -> String {
         match self.form {
             Form::Voyage => self.model.clone(),
@@ -220,7 +198,7 @@ impl Endpoint {
         &self.uri
     }
 
-    /// The header with the key, marked so that nothing prints it.
+    /// The header with the key, marked as sensitive.
     pub(super) fn authorization(&self) -> Option<&HeaderValue> {
         self.authorization.as_ref()
     }
@@ -261,7 +239,7 @@ impl Endpoint {
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The query of an address may hold a key; it is left out.
+        // The query of an address may contain a key, so it is omitted.
         f.debug_struct("Endpoint")
             .field("form", &self.form)
             .field("host", &self.host)
@@ -272,7 +250,7 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// The path and query to send to, and what is spoken there.
+/// The path and query to use, and the protocol they imply.
 fn complete(path: &str) -> (String, Form) {
     let (path, query) = match path.split_once('?') {
         Some((path, query)) => (path, format!("?{query}")),
@@ -281,7 +259,7 @@ fn complete(path: &str) -> (String, Form) {
     let path = path.trim_end_matches('/');
     for (ending, kept) in [("/api/embed", "/api/embed".len()), ("/api/embeddings", 0)] {
         if let Some(base) = path.strip_suffix(ending) {
-            // The older path takes one text at a time; every Ollama that is still in use has the newer one.
+            // The older path accepts one text at a time; every Ollama still in use has the newer one.
             let path = if kept > 0 { path.to_owned() } else { format!("{base}/api/embed") };
             return (path + &query, Form::Ollama);
         }

@@ -1,7 +1,7 @@
-//! Vectors of the local transformer: those of tools worked out in the background, one after the other, on a thread that
-//! steps aside for everything else; those of queries when they are asked.
-//! Owns: the model in memory, the tables of vectors, that thread.      Never: ranks, fetches a model, holds up a search for long.
-//! In: what the catalog holds; queries.  Out: tables, and the vectors of a query; or why there are none.
+//! Vectors of the local transformer: those of tools are computed in the background, on a low-priority thread; those of
+//! queries on demand.
+//! Owns: the model in memory, the tables of vectors, that thread.      Never: ranks, downloads a model, delays a search for long.
+//! In: the catalog; queries.  Out: tables, and the vectors of a query; or why there are none.
 //! Tests: `vectors/local/tests.rs`, `metamcp/tests/real/model.rs`.
 
 use std::collections::{HashMap, VecDeque};
@@ -24,19 +24,19 @@ use crate::model::{IDENTITY, ModelFile};
 #[cfg(test)]
 mod tests;
 
-/// Vectors that are written to the disk at once, and shown to searches.
-const TOGETHER: usize = 16;
+/// Vectors written to disk and published to searches at once.
+const FLUSH_ROWS: usize = 16;
 
-/// A model that searches asks much the same again within a conversation.
+/// Models tend to repeat queries within a conversation.
 const MAX_QUERIES: usize = 128;
 
-/// Tools whose vectors are kept in memory, 1.5 KB each; beyond it those that the last catalog does not have are dropped.
+/// Tools with vectors in memory, 1.5 KB each; beyond it those that are not in the last catalog are dropped.
 const MAX_TOOLS: usize = 100_000;
 
-/// The longest that one waits for others: a command that ends soon shall leave something for the next.
-const SOON: Duration = Duration::from_millis(250);
+/// The longest a vector waits to be written: also a short-lived command shall leave something for the next.
+const FLUSH_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The transformer of one home, shared by all who search. Its thread ends with it, after the tool it is at.
+/// The transformer of one home, shared by all searches. Its thread ends with it, after the current tool.
 #[derive(Debug)]
 pub struct Local {
     shared: Arc<Shared>,
@@ -51,27 +51,26 @@ struct Shared {
     store: Store,
     wanted: Mutex<Wanted>,
     called: Condvar,
-    /// A step whenever a table has more vectors than before, or the thread has given up.
+    /// Changes whenever a table has more vectors, or the thread has given up.
     moved: ChangeCounter,
 }
 
-/// The words of a query and the vectors of its sentences.
+/// The text of a query and the vectors of its sentences.
 type CachedQuery = (Box<str>, Arc<Vec<Vec<f32>>>);
 
-/// What is known of the model.
 #[derive(Debug)]
 enum State {
     Untried,
     Ready(Arc<Model>),
-    /// With when the file was put there, if it was there: another one is tried.
+    /// With the file's time, if there was a file: a newer one is tried.
     Unusable(Arc<str>, Option<u64>),
 }
 
-/// What the thread is to do.
+/// The work of the thread.
 #[derive(Debug, Default)]
 struct Wanted {
     parts: Option<Vec<Arc<ServerIndex>>>,
-    /// What it is at: searches that want the same do not make it begin again.
+    /// The current work: a search that needs the same does not restart it.
     under_way: Vec<[u8; 32]>,
     is_running: bool,
     is_over: bool,
@@ -98,7 +97,7 @@ impl Local {
         self.shared.refusal()
     }
 
-    /// Has the vectors of these tools worked out, as far as they are not there. Returns at once.
+    /// Queues the missing vectors of these tools. Returns at once.
     pub fn offer(&self, index: &Index) {
         if self.missing(index) == 0 || self.refusal().is_some() {
             return;
@@ -115,19 +114,17 @@ impl Local {
             let thread = std::thread::Builder::new().name("transformer".to_owned());
             if let Err(error) = thread.spawn(move || shared.work()) {
                 wanted.is_running = false;
-                tracing::warn!("no thread for the transformer: {error}");
+                tracing::warn!("the transformer's thread could not be started: {error}");
             }
         }
         drop(wanted);
         self.shared.called.notify_one();
     }
 
-    /// Tools of this index that have no vector yet.
     pub fn missing(&self, index: &Index) -> usize {
         self.tables(index).iter().map(|table| table.missing().count()).sum()
     }
 
-    /// The vectors of its tools, one table for each server.
     pub fn tables(&self, index: &Index) -> Vec<Arc<Table>> {
         let tables = lock(&self.shared.tables);
         let own = index.servers().iter().map(|part| match tables.get(&part.cache_key().0) {
@@ -137,18 +134,16 @@ impl Local {
         own.collect()
     }
 
-    /// Waits until the tables have more in them, or will not have.
+    /// Waits until the tables have more vectors, or will get no more.
     pub async fn moved_on(&self, seen: &mut u64) {
         self.shared.moved.moved_on(seen).await;
     }
 
-    /// How often they moved on so far.
     pub fn moves(&self) -> u64 {
         self.shared.moved.now()
     }
 
-    /// The vectors of a query. Takes milliseconds, and the first time as long as the model takes to read: not on a
-    /// thread that others wait for.
+    /// The vectors of a query. Takes milliseconds, plus the loading of the model the first time: not on a runtime thread.
     pub fn query(&self, text: &str) -> Result<Arc<Vec<Vec<f32>>>, Arc<str>> {
         let known = |queries: &VecDeque<CachedQuery>| {
             queries.iter().find(|(words, _)| **words == *text).map(|(_, own)| Arc::clone(own))
@@ -172,7 +167,7 @@ impl Drop for Local {
 }
 
 impl Shared {
-    /// The model, read if it was not, or if there is another file than the one that could not be used.
+    /// The model; loaded if it was not, or if the file changed since it could not be used.
     fn model(&self) -> Result<Arc<Model>, Arc<str>> {
         let mut state = lock(&self.model);
         match &*state {
@@ -203,14 +198,14 @@ impl Shared {
             State::Unusable(why, since) if *since == self.file.since_ms() => Some(Arc::clone(why)),
             State::Untried if self.file.since_ms().is_none() => {
                 drop(state);
-                // Says so in the same words as every other time.
+                // Produces the same error text as every other time.
                 self.model().err()
             }
             _ => None,
         }
     }
 
-    /// The thread: works out what is wanted, then waits for more.
+    /// The thread: computes what is queued, then waits for more.
     fn work(&self) {
         step_aside();
         loop {
@@ -237,7 +232,7 @@ impl Shared {
         }
     }
 
-    /// Brings one server's table up to date. False if there is something newer to do, or nothing can be done.
+    /// Brings one server's table up to date. False if there is newer work, or nothing can be done.
     fn fill(&self, part: &ServerIndex) -> bool {
         let IndexCacheKey(cache_key) = part.cache_key();
         let tools = &part.tools().tools;
@@ -266,11 +261,11 @@ impl Shared {
             }
         }
         self.show(cache_key, &table);
-        let (mut rows, mut kept) = (Vec::new(), Instant::now());
+        let (mut rows, mut flushed) = (Vec::new(), Instant::now());
         let absent: Vec<usize> = table.missing().collect();
         let all = missing.into_iter().zip(texts.into_iter().zip(keys));
         for (tool, (text, key)) in all.filter(|(tool, _)| absent.binary_search(tool).is_ok()) {
-            // One at a time, with a look in between: neither the end nor a new catalog waits for the whole.
+            // Checked after each one: neither shutdown nor a new catalog waits for the whole.
             let wanted = lock(&self.wanted);
             let (is_over, is_newer) = (wanted.is_over, wanted.parts.is_some());
             drop(wanted);
@@ -282,9 +277,9 @@ impl Shared {
             let vector: Arc<[f32]> = model.tool(&text).into();
             table.set(tool, &vector);
             rows.push(Remembered { key, text, vector });
-            if rows.len() == TOGETHER || kept.elapsed() >= SOON {
+            if rows.len() == FLUSH_ROWS || flushed.elapsed() >= FLUSH_INTERVAL {
                 self.keep(cache_key, &table, &mut rows);
-                kept = Instant::now();
+                flushed = Instant::now();
             }
         }
         self.keep(cache_key, &table, &mut rows);

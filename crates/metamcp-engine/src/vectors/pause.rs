@@ -1,7 +1,7 @@
-//! When an API is asked again after it failed: a small machine that is told the time.
+//! Backoff after an API failed (a circuit breaker): a state machine without a clock of its own.
 //!
-//! ready ── failed ──► pausing ── time ──► one request tries ── answered ──► ready
-//!                        ▲                        └──────────── failed ──► a longer pause
+//! ready ── failed ──► backing off ── time ──► one trial request ── answered ──► ready
+//!                          ▲                          └──────────── failed ──► a longer backoff
 
 use std::time::Duration;
 
@@ -9,33 +9,32 @@ use metamcp_types::moment::Moment;
 
 use super::unavailable::Failure;
 
-/// The pause after the first failure: a restart of a local server fits into it.
-pub(super) const FIRST: Duration = Duration::from_secs(30);
-/// The longest pause; also the most an API can ask for, so that it cannot switch itself off for a day.
-pub(super) const LONGEST: Duration = Duration::from_secs(10 * 60);
+/// The backoff after the first failure: a restart of a local server fits into it.
+pub(super) const FIRST_BACKOFF: Duration = Duration::from_secs(30);
+/// The longest backoff; also the limit of `Retry-After`, so that an API cannot disable itself for a day.
+pub(super) const MAX_BACKOFF: Duration = Duration::from_secs(10 * 60);
 
-/// Whether requests go out.
 #[derive(Debug, Default)]
 pub(super) struct Pause {
-    /// Failures since the last answer.
+    /// Failures since the last success.
     failures: u32,
-    /// The last of them, until an answer comes.
+    /// The last of them, until a success.
     failure: Option<Failure>,
     until: Moment,
-    /// One request is finding out whether the pause may end.
+    /// A trial request is in flight.
     trying: bool,
-    /// Counts failures and answers after failures, so that what was sent before says nothing about after.
+    /// Counts failures and recoveries, so that a request sent before one says nothing about after.
     epoch: u64,
 }
 
-/// Leave to send one request; to be handed back with its outcome.
+/// Permission for one request; to be returned with its outcome.
 #[derive(Debug)]
 pub(super) struct Permit {
     epoch: u64,
     trying: bool,
 }
 
-/// No leave, why, and for how long.
+/// No permission: why, and for how long.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) failure: Failure,
@@ -43,24 +42,23 @@ pub(super) struct Refusal {
 }
 
 impl Pause {
-    /// May a request go out now?
+    /// Asks for permission to send a request.
     pub(super) fn admit(&mut self, now: Moment) -> Result<Permit, Refusal> {
         if let Some(refusal) = self.refusal(now) {
             return Err(refusal);
         }
-        // After a failure one request finds out, and the others wait for what it finds.
+        // After a failure there is one trial request, and the others wait for its outcome.
         self.trying = self.failure.is_some();
         Ok(Permit { epoch: self.epoch, trying: self.trying })
     }
 
-    /// Why a request would not be let out now.
+    /// Why a request would be refused now.
     pub(super) fn refusal(&self, now: Moment) -> Option<Refusal> {
         let failure = self.failure.as_ref()?;
         let refused = now < self.until || self.trying;
         refused.then(|| Refusal { failure: failure.clone(), retry_in: self.until.since(now) })
     }
 
-    /// A good answer came.
     pub(super) fn answered(&mut self, permit: &Permit) {
         if permit.epoch == self.epoch && self.failure.is_some() {
             let epoch = self.epoch + 1;
@@ -68,20 +66,20 @@ impl Pause {
         }
     }
 
-    /// The request failed; `wish` is how long the API asked to be left alone. Says how long the pause is.
+    /// The request failed; `retry_after` comes from the API. Returns the backoff.
     pub(super) fn failed(
         &mut self,
         permit: &Permit,
         failure: Failure,
-        wish: Option<Duration>,
+        retry_after: Option<Duration>,
         now: Moment,
     ) -> Duration {
-        // Of requests that fail together the first counts; the pause is not doubled for each.
+        // Of concurrent failures only the first counts; the backoff is not doubled for each.
         if permit.epoch == self.epoch {
             let doubled =
-                FIRST.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX));
-            let pause = doubled.max(wish.unwrap_or_default()).min(LONGEST);
-            // Past this many the pause is the longest anyway, and the shift stays in range.
+                FIRST_BACKOFF.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX));
+            let pause = doubled.max(retry_after.unwrap_or_default()).min(MAX_BACKOFF);
+            // Past this many the backoff is at its maximum anyway, and the shift stays in range.
             self.failures = (self.failures + 1).min(16);
             self.failure = Some(failure);
             self.until = now + pause;
@@ -91,7 +89,7 @@ impl Pause {
         self.until.since(now)
     }
 
-    /// Nobody waited for the outcome, or it says nothing about the API.
+    /// The request was cancelled, or its outcome says nothing about the API.
     pub(super) fn abandoned(&mut self, permit: &Permit) {
         if permit.epoch == self.epoch && permit.trying {
             self.trying = false;
@@ -110,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pause_doubles_up_to_its_longest_and_an_answer_ends_it() {
+    fn the_backoff_doubles_up_to_its_maximum_and_a_success_ends_it() {
         let mut pause = Pause::default();
         let mut now = at(0);
         let mut lengths = Vec::new();
@@ -129,29 +127,29 @@ mod tests {
         let permit = pause.admit(now).unwrap();
         pause.answered(&permit);
         let again = pause.admit(now).unwrap();
-        assert_eq!(pause.failed(&again, Failure::Closed, None, now), FIRST);
+        assert_eq!(pause.failed(&again, Failure::Closed, None, now), FIRST_BACKOFF);
     }
 
     #[test]
-    fn an_api_may_ask_for_more_but_not_for_ever() {
-        for (wish, expected) in [(0, 30), (45, 45), (86_400, 600)] {
+    fn retry_after_is_honoured_up_to_the_maximum() {
+        for (retry_after, expected) in [(0, 30), (45, 45), (86_400, 600)] {
             let mut pause = Pause::default();
             let permit = pause.admit(at(1)).unwrap();
-            let wish = Some(Duration::from_secs(wish));
-            let length = pause.failed(&permit, Failure::TooMany, wish, at(1));
+            let retry_after = Some(Duration::from_secs(retry_after));
+            let length = pause.failed(&permit, Failure::TooMany, retry_after, at(1));
             assert_eq!(length.as_secs(), expected);
         }
     }
 
     #[test]
-    fn after_the_pause_one_request_tries_and_the_others_are_refused() {
+    fn after_the_backoff_one_trial_request_is_sent_and_others_are_refused() {
         let mut pause = Pause::default();
         let permit = pause.admit(at(0)).unwrap();
         pause.failed(&permit, Failure::Closed, None, at(0));
         assert!(pause.admit(at(29)).is_err());
         let trying = pause.admit(at(30)).unwrap();
         assert_eq!(pause.admit(at(31)).unwrap_err().retry_in, Duration::ZERO);
-        // The one that tried was cancelled: the next may try.
+        // The trial request was cancelled: the next one is a trial.
         pause.abandoned(&trying);
         let trying = pause.admit(at(32)).unwrap();
         pause.answered(&trying);
@@ -159,10 +157,10 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_fail_together_count_once() {
+    fn concurrent_failures_count_once() {
         let mut pause = Pause::default();
         let (first, second) = (pause.admit(at(0)).unwrap(), pause.admit(at(0)).unwrap());
-        assert_eq!(pause.failed(&first, Failure::Closed, None, at(1)), FIRST);
+        assert_eq!(pause.failed(&first, Failure::Closed, None, at(1)), FIRST_BACKOFF);
         assert_eq!(pause.failed(&second, Failure::TooMany, None, at(2)).as_secs(), 29);
         let third = pause.admit(at(31)).unwrap();
         pause.abandoned(&second);
@@ -174,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_happens_a_refusal_ends(steps in prop::collection::vec((0_u8..5, 0_u64..200), 0..200)) {
+        fn every_refusal_ends_eventually(steps in prop::collection::vec((0_u8..5, 0_u64..200), 0..200)) {
             let mut pause = Pause::default();
             let mut now = at(0);
             let mut out = Vec::new();
@@ -185,13 +183,13 @@ mod tests {
                         out.extend(kept);
                         match pause.admit(now) {
                             Ok(permit) => out.push(permit),
-                            Err(refusal) => prop_assert!(refusal.retry_in <= LONGEST),
+                            Err(refusal) => prop_assert!(refusal.retry_in <= MAX_BACKOFF),
                         }
                     }
                     (2, Some(permit)) => pause.answered(&permit),
                     (3, Some(permit)) => {
-                        let wish = Some(Duration::from_secs(seconds * 100));
-                        prop_assert!(pause.failed(&permit, Failure::Closed, wish, now) <= LONGEST);
+                        let retry_after = Some(Duration::from_secs(seconds * 100));
+                        prop_assert!(pause.failed(&permit, Failure::Closed, retry_after, now) <= MAX_BACKOFF);
                     }
                     (_, Some(permit)) => pause.abandoned(&permit),
                     (_, None) => {}
@@ -200,7 +198,7 @@ mod tests {
             for permit in out {
                 pause.abandoned(&permit);
             }
-            prop_assert!(pause.admit(now + LONGEST).is_ok());
+            prop_assert!(pause.admit(now + MAX_BACKOFF).is_ok());
         }
     }
 }

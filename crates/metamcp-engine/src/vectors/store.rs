@@ -1,6 +1,6 @@
-//! Vectors on disk, in SQLite: what was paid for once is not asked for again.
-//! Owns: `catalog.db` under the home, its versions, its bounds.      Never: fails a search, runs on the runtime's threads.
-//! In: vectors with the tool, the model and the digest of the text.  Out: those that still fit, or none and why.
+//! The vector cache on disk, in SQLite: what was paid for once is not requested again.
+//! Owns: `catalog.db` under the home, its schema version, its limits.      Never: fails a search, runs on the runtime's threads.
+//! In: vectors with the tool, the model and the digest of the text.  Out: those that still match, or none and why.
 //! Tests: `store/tests.rs`.
 //!
 //! All calls here block. Gateways that share a home share the file: SQLite orders their reads and writes, and a
@@ -23,23 +23,23 @@ use place::{Identity, Place};
 #[cfg(test)]
 mod tests;
 
-/// Rows kept: four times the tools of the largest catalog foreseen, for several models and projects.
+/// Most rows: four times the tools of the largest catalog foreseen, for several models and projects.
 const MAX_ROWS: u32 = 200_000;
-/// Size of the file. Enough for all rows with a thousand numbers each.
+/// Largest file. Enough for all rows with a thousand dimensions each.
 const MAX_BYTES: u64 = 1024 * 1024 * 1024;
 /// Enough of the text to see what a row is about.
 const MAX_DESCRIPTION_CHARS: usize = 2048;
 
-/// Rows are cleared away after this many new ones, or this long.
+/// Rows are pruned after this many new ones, or this long.
 const PRUNE_AFTER_ROWS: usize = 2000;
 const PRUNE_AFTER_MS: u64 = 60 * 60 * 1000;
 
 /// Another gateway's transaction takes milliseconds.
-const BUSY: Duration = Duration::from_secs(2);
-/// A file that could not be used is looked at again after this long.
-const LOOK_AGAIN_MS: u64 = 60 * 1000;
+const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+/// A file that could not be used is tried again after this long.
+const RETRY_AFTER_MS: u64 = 60 * 1000;
 
-/// Whose vector, and the text it was made from.
+/// The tool, and the digest of its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) server: String,
@@ -47,7 +47,6 @@ pub(super) struct Key {
     pub(super) digest: [u8; 32],
 }
 
-/// One vector to remember.
 #[derive(Clone, Debug)]
 pub(super) struct Remembered {
     pub(super) key: Key,
@@ -55,40 +54,32 @@ pub(super) struct Remembered {
     pub(super) vector: Arc<[f32]>,
 }
 
-/// Why the file is not used. Vectors are then kept in memory only.
+/// Why the file is not used. Vectors are then cached in memory only.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StoreError {
-    /// The home or the file in it.
     #[error("{0}")]
     File(#[from] FileError),
-    /// Another gateway is opening it and does not finish.
-    #[error("{} is held by another gateway", path.display())]
-    Locked {
-        /// The lock file.
-        path: PathBuf,
-    },
+    /// Another gateway holds the lock for too long.
+    #[error("{} is locked by another gateway", path.display())]
+    Locked { path: PathBuf },
     /// Written by a later version.
     #[error(
-        "it has version {found}, which a newer metamcp wrote; this one knows version {}",
+        "it has version {found}, which a newer metamcp wrote; this one supports version {}",
         schema::VERSION
     )]
-    Future {
-        /// The version in the file.
-        found: i64,
-    },
-    /// SQLite refused.
+    Future { found: i64 },
     #[error("{0}")]
     Sqlite(#[from] rusqlite::Error),
 }
 
 impl StoreError {
-    /// Whether the file itself is broken, and no later attempt will find it whole.
+    /// Whether the file itself is damaged, so that retrying does not help.
     fn is_damage(&self) -> bool {
         let StoreError::Sqlite(error) = self else { return false };
         match error {
             rusqlite::Error::SqliteFailure(cause, _) => matches!(
                 cause.code,
-                // A table that is not as it should be is an unknown error to SQLite.
+                // SQLite reports a wrong table definition as an unknown error.
                 ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown
             ),
             rusqlite::Error::SqlInputError { .. } => true,
@@ -96,7 +87,7 @@ impl StoreError {
         }
     }
 
-    /// Whether it passes by itself.
+    /// Whether it is temporary.
     fn is_passing(&self) -> bool {
         let StoreError::Sqlite(error) = self else { return false };
         matches!(
@@ -112,7 +103,7 @@ pub(super) struct Store {
     home: PathBuf,
     bounds: Bounds,
     state: Mutex<State>,
-    /// Beside the state, so that asking never waits for the disk.
+    /// Separate from the state, so that reading it never waits for the disk.
     note: Mutex<Option<String>>,
 }
 
@@ -149,7 +140,7 @@ impl Store {
         }
     }
 
-    /// Why the file is not used, if it is not; or what happened to it last.
+    /// Why the file is not used, or what happened to it last.
     pub(super) fn note(&self) -> Option<String> {
         self.note.lock().clone()
     }
@@ -160,7 +151,7 @@ impl Store {
         found.unwrap_or_else(|| vec![None; wanted.len()])
     }
 
-    /// Remembers all of these, or none. Says whether it did.
+    /// Writes all of these, or none. Returns whether it did.
     pub(super) fn write(&self, model: &str, rows: &[Remembered], now_ms: u64) -> bool {
         let bounds = self.bounds;
         let written = self.with(now_ms, |open| {
@@ -177,14 +168,14 @@ impl Store {
         written.is_some()
     }
 
-    /// Does something with the open file; nothing where there is none. A damaged file is put aside and a new one begun.
+    /// Runs `work` on the open file; nothing if there is none. A damaged file is moved aside and replaced by a new one.
     fn with<T>(
         &self,
         now_ms: u64,
         mut work: impl FnMut(&mut Open) -> Result<T, StoreError>,
     ) -> Option<T> {
         let mut state = self.state.lock();
-        // Twice: what opens whole may turn out damaged.
+        // Twice: a file that opens may turn out to be damaged.
         for _ in 0..2 {
             let open = self.opened(&mut state, now_ms)?;
             match work(open) {
@@ -207,17 +198,17 @@ impl Store {
         None
     }
 
-    /// The open file: this one if it is still the one in its place, opened if there is none.
+    /// The open file, if it is still the one at its path; opened if there is none.
     fn opened<'a>(
         &self,
         state: &'a mut MutexGuard<'_, State>,
         now_ms: u64,
     ) -> Option<&'a mut Open> {
         match &**state {
-            State::Unusable { since_ms } if now_ms.abs_diff(*since_ms) < LOOK_AGAIN_MS => {
+            State::Unusable { since_ms } if now_ms.abs_diff(*since_ms) < RETRY_AFTER_MS => {
                 return None;
             }
-            // Deleted or replaced: what is written to it from now on nobody will read.
+            // Deleted or replaced: nobody would read what is written to it.
             State::Open(open) if open.place.identity() != Some(open.identity) => {
                 **state = State::Closed;
             }
@@ -244,7 +235,7 @@ impl Store {
         **state = State::Unusable { since_ms: now_ms };
         let path = self.home.join("catalog.db");
         self.say(format!(
-            "embeddings are kept in memory only: {} cannot be used: {error}",
+            "embeddings are cached in memory only: {} cannot be used: {error}",
             path.display()
         ));
         None
@@ -252,34 +243,34 @@ impl Store {
 
     fn open(&self, now_ms: u64) -> Result<Open, StoreError> {
         let place = Place::find(&self.home)?;
-        let turn = place.turn()?;
-        let identity = place.ensure(&turn)?;
+        let lock = place.lock()?;
+        let identity = place.ensure(&lock)?;
         let connection = match connect(&place, now_ms) {
             Err(error) if error.is_damage() => {
-                self.tell_aside(place.put_aside(identity, now_ms, &turn)?.as_deref(), &error);
-                place.ensure(&turn)?;
+                self.tell_aside(place.put_aside(identity, now_ms, &lock)?.as_deref(), &error);
+                place.ensure(&lock)?;
                 connect(&place, now_ms)?
             }
             other => other?,
         };
-        let identity = place.ensure(&turn)?;
-        // Once after opening, so that a home used for moments at a time is kept in bounds too.
+        let identity = place.ensure(&lock)?;
+        // Pruned once after opening, so that a home used for moments at a time stays within limits too.
         Ok(Open { connection, place, identity, pruned_ms: 0, written: 0 })
     }
 
     fn put_aside(&self, open: Open, error: &StoreError, now_ms: u64) -> Result<(), StoreError> {
         let Open { connection, place, identity, .. } = open;
-        let turn = place.turn()?;
-        // Closed first: it would otherwise clean up after itself beside the new file.
+        let lock = place.lock()?;
+        // Closed first: otherwise its cleanup would affect the new file.
         drop(connection);
-        self.tell_aside(place.put_aside(identity, now_ms, &turn)?.as_deref(), error);
+        self.tell_aside(place.put_aside(identity, now_ms, &lock)?.as_deref(), error);
         Ok(())
     }
 
     fn tell_aside(&self, aside: Option<&Path>, error: &StoreError) {
         if let Some(aside) = aside {
             self.say(format!(
-                "catalog.db is damaged ({error}); it is now {} and a new one is begun",
+                "catalog.db is damaged ({error}); it was moved to {} and a new one was created",
                 aside.display()
             ));
         }
@@ -287,7 +278,7 @@ impl Store {
 
     fn say(&self, note: String) {
         let mut last = self.note.lock();
-        // The same every minute would only fill the log.
+        // The same line every minute would only fill the log.
         if last.as_ref() != Some(&note) {
             tracing::warn!("{note}");
             *last = Some(note);
@@ -300,17 +291,17 @@ fn connect(place: &Place, now_ms: u64) -> Result<Connection, StoreError> {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let mut connection = Connection::open_with_flags(place.path(), flags)?;
-    connection.busy_timeout(BUSY)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     let found = schema::version(&connection)?;
     if found > schema::VERSION {
-        // Nothing is changed in what a newer program owns.
+        // A newer version's file is not changed.
         return Err(StoreError::Future { found });
     }
     // Takes effect in an empty file only; an older one keeps its free pages for later rows.
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
-    // Where a file system cannot do it, SQLite says so and stays with what it can.
+    // On a file system without support SQLite keeps its current mode.
     connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
-    // A power cut may cost the last rows, never the file; they can be made again.
+    // A power cut may lose the last rows, never the file; they can be recomputed.
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.pragma_update(None, "trusted_schema", false)?;

@@ -1,4 +1,4 @@
-//! The whole room against a real listener and real files.
+//! The whole module against a real listener and real files.
 
 mod api;
 
@@ -10,12 +10,12 @@ use metamcp_types::secret::Secret;
 use super::*;
 use api::{Api, Reply, honest, honest_body, vector};
 
-/// A server that hangs need not hold up the tests for as long as it may hold up a search.
+/// Short timeouts, for tests with a server that hangs.
 fn brief(purpose: Purpose) -> Bounds {
     Bounds { time: Duration::from_millis(300), ..client::bounds(purpose) }
 }
 
-/// A busy machine must not make an honest server look dead.
+/// Long timeouts, so that a busy machine does not make a good server look dead.
 fn patient(purpose: Purpose) -> Bounds {
     Bounds { time: Duration::from_secs(60), ..client::bounds(purpose) }
 }
@@ -51,7 +51,7 @@ fn assert_right(wanted: &[Document], found: &[Arc<[f32]>]) {
 }
 
 #[tokio::test]
-async fn documents_come_from_the_api_once_then_from_memory_then_from_disk() {
+async fn documents_are_requested_once_then_cached_in_memory_and_on_disk() {
     let (api, home) = (Api::start(honest).await, TempDir::new().unwrap());
     let wanted = documents(150);
     let vectors = vectors_at(&api.url("/v1"), &home);
@@ -64,13 +64,13 @@ async fn documents_come_from_the_api_once_then_from_memory_then_from_disk() {
     let other = vectors_at(&api.url("/v1"), &home);
     assert_right(&wanted, &other.documents(&wanted).await.unwrap());
     assert_eq!((api.seen().len(), other.missing(&wanted)), (3, 0));
-    // A changed text is asked for again, and only that.
+    // Only a changed text is requested again.
     let mut changed = wanted.clone();
     changed[7] = document("tool7", "another text");
     assert_right(&changed, &other.documents(&changed).await.unwrap());
     assert_eq!(api.seen()[3].texts(), ["another text"]);
     assert_eq!(other.store_note(), None);
-    // Another model by another API knows none of it.
+    // A model of the same name at another API shares nothing.
     let stranger = Api::start(honest).await;
     let other = vectors_at(&stranger.url("/v1"), &home);
     assert_right(&wanted[..1], &other.documents(&wanted[..1]).await.unwrap());
@@ -78,7 +78,7 @@ async fn documents_come_from_the_api_once_then_from_memory_then_from_disk() {
 }
 
 #[tokio::test]
-async fn the_request_is_what_the_api_expects() {
+async fn the_request_matches_the_api() {
     let (api, home) = (Api::start(honest).await, TempDir::new().unwrap());
     let vectors = vectors_at(&api.url(""), &home);
     assert_eq!(vectors.query("  find files ").await.unwrap(), expected("find files"));
@@ -93,7 +93,7 @@ async fn the_request_is_what_the_api_expects() {
 }
 
 #[tokio::test]
-async fn ollama_is_understood_and_gets_no_key_it_was_not_given() {
+async fn ollama_is_supported_and_gets_no_key_of_others() {
     let ollama = |seen: &api::Seen| {
         let all: Vec<[f32; 4]> = seen.texts().into_iter().map(vector).collect();
         Reply::Whole(200, "", serde_json::json!({"model": "m", "embeddings": all}).to_string())
@@ -108,7 +108,7 @@ async fn ollama_is_understood_and_gets_no_key_it_was_not_given() {
     assert!(!head.to_lowercase().contains("authorization"), "{head}");
 }
 
-/// Each way to answer badly, and what is said of it.
+/// Each kind of bad response, and the resulting error.
 fn bad_replies() -> Vec<(Reply, Failure)> {
     let whole = |body: &str| Reply::Whole(200, "", body.to_owned());
     let says = |status| Reply::Whole(status, "", "the key canary-key is not known".to_owned());
@@ -133,7 +133,7 @@ fn bad_replies() -> Vec<(Reply, Failure)> {
 }
 
 #[tokio::test]
-async fn a_bad_answer_is_told_once_and_then_the_api_is_left_alone() {
+async fn a_bad_response_is_reported_and_the_api_is_given_a_backoff() {
     for (reply, failure) in bad_replies() {
         let hangs = matches!(reply, Reply::Hang);
         let reply = Mutex::new(Some(reply));
@@ -146,11 +146,11 @@ async fn a_bad_answer_is_told_once_and_then_the_api_is_left_alone() {
         let error = vectors.query("find").await.unwrap_err();
         assert_eq!(error.failure, failure);
         assert_eq!(error.host, api.address.to_string());
-        assert_eq!(error.retry_in, pause::FIRST);
+        assert_eq!(error.retry_in, pause::FIRST_BACKOFF);
         let again = vectors.query("other").await.unwrap_err();
         let documents = vectors.documents(&documents(1)).await.unwrap_err();
         assert_eq!((&again.failure, &documents.failure), (&failure, &failure));
-        assert!(again.retry_in <= pause::FIRST && !again.retry_in.is_zero());
+        assert!(again.retry_in <= pause::FIRST_BACKOFF && !again.retry_in.is_zero());
         assert_eq!(api.seen().len(), 1, "{failure:?}");
         let printed = format!("{error} {error:?} {vectors:?}");
         assert!(!printed.contains("canary"), "{printed}");
@@ -171,7 +171,7 @@ async fn a_redirect_is_not_followed_and_carries_no_key() {
 }
 
 #[tokio::test]
-async fn an_api_that_wants_rest_gets_it() {
+async fn retry_after_is_honoured() {
     let reply = |_: &api::Seen| Reply::Whole(429, "Retry-After: 120\r\n", String::new());
     let (api, home) = (Api::start(reply).await, TempDir::new().unwrap());
     let vectors = vectors_at(&api.url("/v1"), &home);
@@ -180,21 +180,21 @@ async fn an_api_that_wants_rest_gets_it() {
     assert_eq!(
         error.to_string(),
         format!(
-            "no embeddings from {}: it has had too many requests (status 429); tried again in 120.0 s",
+            "no embeddings from {}: too many requests (status 429); next attempt in 120.0 s",
             api.address
         )
     );
 }
 
 #[tokio::test]
-async fn nobody_there_is_said_at_once() {
+async fn an_unreachable_api_fails_at_once() {
     let home = TempDir::new().unwrap();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
     let error = vectors_at(&format!("http://{address}"), &home).query("x").await.unwrap_err();
     assert_eq!(error.failure, Failure::Unreachable { reason: "connection refused" });
-    // TLS where the other side speaks none.
+    // TLS to a server that does not speak it.
     let reply = |_: &api::Seen| Reply::Bytes(b"HTTP/1.1 400 Bad\r\n\r\n".to_vec());
     let api = Api::start(reply).await;
     let plain = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -211,7 +211,7 @@ async fn nobody_there_is_said_at_once() {
 }
 
 #[tokio::test]
-async fn what_was_found_before_a_failure_is_kept() {
+async fn vectors_received_before_a_failure_are_cached() {
     let (api, home) = (Api::start(honest).await, TempDir::new().unwrap());
     api.answer_with(|seen| {
         let first = seen.texts().contains(&"text 0");
@@ -229,7 +229,7 @@ async fn what_was_found_before_a_failure_is_kept() {
 }
 
 #[tokio::test]
-async fn one_text_the_api_refuses_costs_the_others_nothing() {
+async fn one_refused_text_does_not_cost_the_others() {
     let (api, home) = (Api::start(honest).await, TempDir::new().unwrap());
     api.answer_with(|seen| {
         let bad = seen.texts().iter().any(|text| text.contains("poison") || text.len() > 5000);
@@ -247,12 +247,12 @@ async fn one_text_the_api_refuses_costs_the_others_nothing() {
     assert_eq!(found[31], expected("empty"));
     assert_eq!(found[30].len(), 4);
     assert_eq!(vectors.refusal(), None);
-    // If nothing at all is accepted it is soon over.
+    // If nothing at all is accepted, it gives up soon.
     let refusing = Api::start(|_| Reply::Whole(400, "", String::new())).await;
     let vectors = vectors_at(&refusing.url("/v1"), &home);
     let error = vectors.documents(&documents(64)).await.unwrap_err();
     assert!(matches!(error.failure, Failure::Refused { status: 400, .. }), "{error}");
-    assert_eq!((refusing.seen().len(), error.retry_in), (9, pause::FIRST));
+    assert_eq!((refusing.seen().len(), error.retry_in), (9, pause::FIRST_BACKOFF));
 }
 
 #[tokio::test]
@@ -276,7 +276,7 @@ async fn batches_are_bounded_in_characters_and_shrink_when_too_slow() {
 }
 
 #[tokio::test]
-async fn a_search_is_not_behind_documents_and_no_more_than_two_ask_at_once() {
+async fn a_search_does_not_wait_for_documents_and_concurrency_is_limited() {
     let slow = |seen: &api::Seen| Reply::Late(Duration::from_millis(20), honest_body(seen));
     let (api, home) = (Api::start(slow).await, TempDir::new().unwrap());
     let vectors = Arc::new(vectors_at(&api.url("/v1"), &home));
@@ -312,7 +312,7 @@ async fn a_search_is_not_behind_documents_and_no_more_than_two_ask_at_once() {
         .await
         .expect("the documents are asked for");
     assert_eq!(vectors.query("find").await.unwrap(), expected("find"));
-    // Nobody waits for the documents any more: that is no failure.
+    // A cancelled request is not a failure.
     hanging.abort();
     assert!(hanging.await.unwrap_err().is_cancelled());
     assert_eq!(vectors.refusal(), None);
@@ -320,7 +320,7 @@ async fn a_search_is_not_behind_documents_and_no_more_than_two_ask_at_once() {
 }
 
 #[tokio::test]
-async fn a_model_that_changed_its_length_is_fetched_anew_but_one_that_wavers_is_refused() {
+async fn vectors_of_a_changed_model_are_fetched_again_but_inconsistent_ones_are_refused() {
     let (api, home) = (Api::start(honest).await, TempDir::new().unwrap());
     let wanted = documents(5);
     let url = api.url("/v1");
@@ -343,7 +343,7 @@ async fn a_model_that_changed_its_length_is_fetched_anew_but_one_that_wavers_is_
     api.answer_with(honest);
     let error = vectors.query("y").await.unwrap_err();
     assert_eq!(error.failure, Failure::WrongDimensions { expected: 6, found: 4 });
-    // The new ones are on the disk now.
+    // The new ones are on disk now.
     let later = vectors_at(&url, &home);
     let before = api.seen().len();
     assert_eq!(later.documents(&more).await.unwrap()[0].len(), 6);
@@ -351,7 +351,7 @@ async fn a_model_that_changed_its_length_is_fetched_anew_but_one_that_wavers_is_
 }
 
 #[tokio::test]
-async fn without_a_usable_home_there_are_vectors_all_the_same() {
+async fn vectors_work_without_a_usable_home() {
     let (api, home) = (Api::start(honest).await, TempDir::new().unwrap());
     let in_the_way = home.path().join("file");
     std::fs::write(&in_the_way, "x").unwrap();

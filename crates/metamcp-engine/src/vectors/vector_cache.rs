@@ -1,16 +1,15 @@
-//! Vectors in memory: those of tools by the digest of their text, those of the last queries by their words.
+//! Vectors in memory: those of tools by the digest of their text, those of recent queries by their text.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::unavailable::Failure;
 
-/// Enough for 50,000 tools with a thousand numbers each; what does not fit is read from the disk again.
+/// Enough for 50,000 tools with a thousand dimensions each; the rest is read from disk again.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
-/// A model that searches asks much the same again within a conversation.
+/// Models tend to repeat queries within a conversation.
 const MAX_QUERIES: usize = 128;
 
-/// What is known without asking.
 #[derive(Debug)]
 pub(super) struct VectorCache {
     tools: HashMap<[u8; 32], CachedVector>,
@@ -27,13 +26,13 @@ struct CachedVector {
     used: u64,
 }
 
-/// How long the model's vectors are.
+/// The dimensions of the model's vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dimensions {
     Unknown,
-    /// As those on disk are. The model may have changed under its name since.
+    /// Those of the vectors on disk. The model may have changed under its name since.
     Remembered(usize),
-    /// As the API itself answered.
+    /// Those of the API's response.
     Answered(usize),
 }
 
@@ -60,7 +59,7 @@ impl VectorCache {
         Some(kept.vector.clone())
     }
 
-    /// The vector of words asked for before.
+    /// The vector of a recent query.
     pub(super) fn query(&mut self, text: &str) -> Option<Arc<[f32]>> {
         let at = self.queries.iter().position(|(known, _)| **known == *text)?;
         let found = self.queries.remove(at)?;
@@ -69,7 +68,7 @@ impl VectorCache {
         Some(vector)
     }
 
-    /// Whether vectors are as long as this, as far as is known.
+    /// Whether vectors have this length, as far as is known.
     pub(super) fn fits(&self, length: usize) -> bool {
         match self.dimensions {
             Dimensions::Unknown => true,
@@ -77,7 +76,7 @@ impl VectorCache {
         }
     }
 
-    /// Takes a vector from the disk, unless it is of another length than the others.
+    /// Adds a vector from disk, unless its length differs from the others.
     pub(super) fn remember(&mut self, digest: [u8; 32], vector: &Arc<[f32]>) -> bool {
         if self.dimensions == Dimensions::Unknown {
             self.dimensions = Dimensions::Remembered(vector.len());
@@ -89,8 +88,8 @@ impl VectorCache {
         fits
     }
 
-    /// The API answered with vectors of this length. Where those from the disk have another, the model has
-    /// changed and they are forgotten; where the API itself gave another before, it is not to be trusted.
+    /// Checks the length of vectors in a response. If those from disk differ, the model has changed and they are dropped; if an
+    /// earlier response differs, the API is inconsistent.
     pub(super) fn answered(&mut self, length: usize) -> Result<(), Failure> {
         match self.dimensions {
             Dimensions::Answered(expected) if expected != length => {
@@ -124,7 +123,7 @@ impl VectorCache {
         self.queries.truncate(MAX_QUERIES);
     }
 
-    /// Forgets what was used longest ago, a quarter at once so that it is rare.
+    /// Evicts the least recently used quarter, so that it happens rarely.
     fn shrink(&mut self) {
         let mut used: Vec<(u64, [u8; 32])> =
             self.tools.iter().map(|(digest, kept)| (kept.used, *digest)).collect();
@@ -141,7 +140,7 @@ impl VectorCache {
 }
 
 fn size(vector: &Arc<[f32]>) -> usize {
-    // With what the table and the counts around it take.
+    // Including the overhead of the map and the counters.
     size_of_val::<[f32]>(vector) + 80
 }
 
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_last_stays() {
+    fn recently_used_vectors_stay() {
         let mut vector_cache = VectorCache::new();
         vector_cache.most = 20 * size(&vector(8));
         for n in 0..20 {
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_api_says_how_long_vectors_are() {
+    fn the_api_decides_the_dimensions() {
         let mut vector_cache = VectorCache::new();
         assert!(vector_cache.remember([1; 32], &vector(3)));
         assert!(!vector_cache.remember([2; 32], &vector(4)));

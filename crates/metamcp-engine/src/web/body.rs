@@ -1,4 +1,4 @@
-//! A body on its way out, which knows whether anybody took it: what was not taken cannot have been read by a server.
+//! A request body that records whether it was read: what the transport never took, the server cannot have received.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -9,14 +9,13 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Outgoing {
     bytes: Option<Bytes>,
     taken: Arc<AtomicBool>,
 }
 
-/// Tells whether a body was taken, after it is gone.
+/// Reports whether a body was taken, after it is gone.
 #[derive(Debug, Clone)]
 pub(super) struct Watch {
     taken: Arc<AtomicBool>,
@@ -24,19 +23,17 @@ pub(super) struct Watch {
 }
 
 impl Outgoing {
-    /// One with these bytes.
     pub fn of(bytes: Bytes) -> Outgoing {
         Outgoing { bytes: Some(bytes).filter(|bytes| !bytes.is_empty()), taken: Arc::default() }
     }
 
-    /// What to ask later.
     pub(super) fn watch(&self) -> Watch {
         Watch { taken: Arc::clone(&self.taken), empty: self.bytes.is_none() }
     }
 }
 
 impl Watch {
-    /// Whether the server may have it. Nothing is known of a request without a body.
+    /// Whether the server may have it. For a request without a body this is unknown, so true.
     pub(super) fn may_be_sent(&self) -> bool {
         self.empty || self.taken.load(Ordering::Relaxed)
     }

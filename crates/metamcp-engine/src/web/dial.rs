@@ -1,4 +1,4 @@
-//! From an address to a socket: the name is looked up once, what may not be visited is left out, and the rest is tried.
+//! From an address to a socket: resolves the name once, applies the SSRF guard, and tries the remaining addresses.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -18,14 +18,13 @@ use tokio::time::timeout;
 use tower_service::Service;
 
 use super::SsrfPolicy;
-use super::tunnel::Tunnel;
+use super::proxy::Proxy;
 
-/// How long the name service may take.
-const LOOKUP: Duration = Duration::from_secs(5);
-/// Most addresses of one name that are tried.
-const MOST_TRIED: usize = 4;
+const DNS_TIMEOUT: Duration = Duration::from_secs(5);
+/// Most addresses tried of one name.
+const MAX_ADDRESSES_TRIED: usize = 4;
 
-/// See the module.
+/// The connector.
 #[derive(Debug, Clone)]
 pub(super) struct Dial {
     plan: Arc<Plan>,
@@ -34,21 +33,21 @@ pub(super) struct Dial {
 #[derive(Debug)]
 struct Plan {
     connect: Duration,
-    tunnel: Option<Tunnel>,
+    proxy: Option<Proxy>,
     ssrf_policy: SsrfPolicy,
 }
 
-/// A number that may not be visited; told apart from a network that is down by its type.
+/// Refused by the SSRF guard; a type of its own, to be distinguished from network errors.
 #[derive(Debug, thiserror::Error)]
-#[error("{host} is {number}, where a server may not send us")]
+#[error("{host} resolves to {ip}, to which a server may not redirect")]
 pub(super) struct Forbidden {
     host: String,
-    number: IpAddr,
+    ip: IpAddr,
 }
 
 impl Dial {
-    pub(super) fn new(connect: Duration, tunnel: Option<Tunnel>, ssrf_policy: SsrfPolicy) -> Dial {
-        Dial { plan: Arc::new(Plan { connect, tunnel, ssrf_policy }) }
+    pub(super) fn new(connect: Duration, proxy: Option<Proxy>, ssrf_policy: SsrfPolicy) -> Dial {
+        Dial { plan: Arc::new(Plan { connect, proxy, ssrf_policy }) }
     }
 }
 
@@ -73,17 +72,17 @@ impl Plan {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let secure = uri.scheme_str() == Some("https");
         let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
-        let tunnel = self.tunnel.as_ref().filter(|tunnel| secure && tunnel.is_for(host));
-        if let Some(tunnel) = tunnel {
-            // Who the name belongs to is looked up at the other end; a number can be judged here.
-            if let Ok(number) = host.parse() {
-                self.judge(host, number)?;
+        let proxy = self.proxy.as_ref().filter(|proxy| secure && proxy.is_for(host));
+        if let Some(proxy) = proxy {
+            // The proxy resolves names; a literal IP address can be checked here.
+            if let Ok(ip) = host.parse() {
+                self.check(host, ip)?;
             }
-            let numbers = lookup(tunnel.host(), tunnel.port()).await?;
-            let mut stream = self.connect(&numbers).await?;
-            let opening = tunnel.open(&mut stream, host, port);
+            let addresses = lookup(proxy.host(), proxy.port()).await?;
+            let mut stream = self.connect(&addresses).await?;
+            let opening = proxy.open(&mut stream, host, port);
             return match timeout(self.connect, opening).await {
-                // Where the other end of a tunnel leads is not known here.
+                // Where the proxy connects to is not known here.
                 Ok(opened) => opened.map(|()| {
                     reached(host, SsrfZone::Public);
                     stream
@@ -91,35 +90,35 @@ impl Plan {
                 Err(_) => Err(io::ErrorKind::TimedOut.into()),
             };
         }
-        let numbers = lookup(host, port).await?;
-        for number in &numbers {
-            self.judge(host, number.ip())?;
+        let addresses = lookup(host, port).await?;
+        for ip in &addresses {
+            self.check(host, ip.ip())?;
         }
-        let stream = self.connect(&numbers).await?;
+        let stream = self.connect(&addresses).await?;
         if let Ok(peer) = stream.peer_addr() {
             reached(host, SsrfZone::of(peer.ip()));
         }
         Ok(stream)
     }
 
-    /// One number that may not be visited spoils the name: whoever gives it out means us no good.
-    fn judge(&self, host: &str, number: IpAddr) -> io::Result<()> {
+    /// One forbidden address condemns the whole name: it is likely an attack.
+    fn check(&self, host: &str, ip: IpAddr) -> io::Result<()> {
         match self.ssrf_policy {
             SsrfPolicy::Anywhere => Ok(()),
-            SsrfPolicy::SentFrom(zone) if zone.may_redirect_to(SsrfZone::of(number)) => Ok(()),
+            SsrfPolicy::SentFrom(zone) if zone.may_redirect_to(SsrfZone::of(ip)) => Ok(()),
             SsrfPolicy::SentFrom(_) => {
-                let forbidden = Forbidden { host: host.to_owned(), number };
+                let forbidden = Forbidden { host: host.to_owned(), ip };
                 Err(io::Error::new(io::ErrorKind::PermissionDenied, forbidden))
             }
         }
     }
 
-    async fn connect(&self, numbers: &[SocketAddr]) -> io::Result<TcpStream> {
+    async fn connect(&self, addresses: &[SocketAddr]) -> io::Result<TcpStream> {
         let mut last = io::Error::from(io::ErrorKind::NotFound);
-        for number in numbers.iter().take(MOST_TRIED) {
-            match timeout(self.connect, TcpStream::connect(number)).await {
+        for ip in addresses.iter().take(MAX_ADDRESSES_TRIED) {
+            match timeout(self.connect, TcpStream::connect(ip)).await {
                 Ok(Ok(stream)) => {
-                    // Without it every small message waits for the other side's delayed receipt.
+                    // Without it small messages wait for the peer's delayed acknowledgement.
                     stream.set_nodelay(true)?;
                     return Ok(stream);
                 }
@@ -132,22 +131,22 @@ impl Plan {
 }
 
 async fn lookup(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    match timeout(LOOKUP, lookup_host((host, port))).await {
+    match timeout(DNS_TIMEOUT, lookup_host((host, port))).await {
         Ok(found) => found.map(Iterator::collect),
         Err(_) => Err(io::ErrorKind::TimedOut.into()),
     }
 }
 
-/// The zones in which names were reached. A name is looked up anew for every connection, and whoever owns it can say
-/// something else each time: what counts is where its words came from, not what it says of itself when asked.
-static REACHED: Mutex<BTreeMap<String, SsrfZone>> = Mutex::new(BTreeMap::new());
-/// Most names remembered; one more is treated as one of the internet.
-const MOST_NAMES: usize = 4096;
+/// The zones in which hosts were reached. A name is resolved anew for every connection, and its owner can change the
+/// answer each time (DNS rebinding): what counts is where its responses came from, not what it resolves to now.
+static ZONES_BY_HOST: Mutex<BTreeMap<String, SsrfZone>> = Mutex::new(BTreeMap::new());
+/// Most hosts remembered; any further one counts as public.
+const MAX_HOSTS: usize = 4096;
 
-/// A connection to `host` was made. A name that was reached in two zones counts as one of the internet, for good.
+/// Records a connection to `host`. A host reached in two zones counts as public from then on.
 fn reached(host: &str, zone: SsrfZone) {
-    let mut known = REACHED.lock();
-    let has_room = known.len() < MOST_NAMES;
+    let mut known = ZONES_BY_HOST.lock();
+    let has_room = known.len() < MAX_HOSTS;
     match known.get_mut(host) {
         Some(before) if *before == zone => {}
         Some(before) => *before = SsrfZone::Public,
@@ -156,14 +155,14 @@ fn reached(host: &str, zone: SsrfZone) {
     }
 }
 
-/// The zone of an address that the operator wrote, by which it is measured where it may send us: that of its number, or
-/// the one in which its name was reached so far.
+/// The zone of a configured address, which decides where it may redirect to: that of its IP address, or the one in which
+/// its host was reached so far.
 pub fn zone_of(address: &Address) -> SsrfZone {
     let host = address.host().trim_start_matches('[').trim_end_matches(']');
-    if let Ok(number) = host.parse() {
-        return SsrfZone::of(number);
+    if let Ok(ip) = host.parse() {
+        return SsrfZone::of(ip);
     }
-    let known = REACHED.lock();
+    let known = ZONES_BY_HOST.lock();
     known.get(host).copied().unwrap_or(SsrfZone::Public)
 }
 
@@ -175,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_cannot_talk_itself_into_another_zone() {
+    fn dns_rebinding_does_not_change_the_zone_of_a_host() {
         let zone = |host: &str| zone_of(&Address::parse(&format!("https://{host}/mcp")).unwrap());
         assert_eq!(zone("127.0.0.1"), SsrfZone::Loopback);
         assert_eq!(zone("[::1]:8443"), SsrfZone::Loopback);
@@ -194,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn small_messages_are_not_held_back_directly_or_through_a_tunnel() {
+    async fn small_messages_are_not_delayed_directly_or_through_a_proxy() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let here = listener.local_addr().unwrap();
         tokio::spawn(async move {
@@ -210,22 +209,22 @@ mod tests {
                 });
             }
         });
-        let tunnel = Tunnel::named(|name| (name == "HTTPS_PROXY").then(|| here.to_string()));
-        assert!(tunnel.is_some());
-        for (tunnel, uri) in
-            [(None, format!("http://{here}/")), (tunnel, "https://far.example/".to_owned())]
+        let proxy = Proxy::named(|name| (name == "HTTPS_PROXY").then(|| here.to_string()));
+        assert!(proxy.is_some());
+        for (proxy, uri) in
+            [(None, format!("http://{here}/")), (proxy, "https://far.example/".to_owned())]
         {
-            let plan = Plan { connect: LOOKUP, tunnel, ssrf_policy: SsrfPolicy::Anywhere };
+            let plan = Plan { connect: DNS_TIMEOUT, proxy, ssrf_policy: SsrfPolicy::Anywhere };
             let stream = plan.dial(&uri.parse().unwrap()).await.unwrap();
             assert!(stream.nodelay().unwrap(), "{uri}");
         }
     }
 
     #[tokio::test]
-    async fn no_spelling_of_a_forbidden_number_gets_through() {
+    async fn no_spelling_of_a_forbidden_ip_address_gets_through() {
         let plan = |zone| Plan {
             connect: Duration::from_millis(200),
-            tunnel: None,
+            proxy: None,
             ssrf_policy: SsrfPolicy::SentFrom(zone),
         };
         for host in [
@@ -259,7 +258,7 @@ mod tests {
         ] {
             let uri: Uri = format!("http://{host}:9/").parse().unwrap();
             let error = plan(SsrfZone::Public).dial(&uri).await.unwrap_err();
-            // Some spellings are no address for every system; those are not connected to either.
+            // Some spellings are not an address on every system; those are not connected to either.
             let looked_up = error.kind() == io::ErrorKind::PermissionDenied;
             let unknown = error.get_ref().is_some_and(|inner| !inner.is::<Forbidden>());
             assert!(looked_up || unknown, "{host}: {error:?}");

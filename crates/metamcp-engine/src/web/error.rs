@@ -1,4 +1,4 @@
-//! Why a request got no response: by the types of errors, never by their words.
+//! Why a request got no response, by the types of errors and never by their text.
 
 use std::error::Error;
 use std::io;
@@ -7,37 +7,22 @@ use super::body::Watch;
 use super::dial::Forbidden;
 use crate::rlimits;
 
-/// Why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SendErrorKind {
-    /// No connection stands.
-    Unreachable {
-        /// What is in the way.
-        reason: &'static str,
-    },
-    /// TLS was not accepted, by us or by them.
-    Insecure {
-        /// What is wrong.
-        reason: &'static str,
-    },
-    /// The address is one that may not be visited.
-    Forbidden {
-        /// Which, and why not.
-        reason: String,
-    },
-    /// This process has as many files open as it may.
-    OutOfFiles {
-        /// What the system said.
-        reason: String,
-    },
+    /// No connection could be made.
+    Unreachable { reason: &'static str },
+    /// The TLS handshake failed.
+    Insecure { reason: &'static str },
+    /// Refused by the SSRF guard.
+    Forbidden { reason: String },
+    /// This process has reached its limit of open files.
+    OutOfFiles { reason: String },
     /// The connection ended before a response came.
     Closed,
 }
 
-/// A request without a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SendError {
-    /// Why.
     pub kind: SendErrorKind,
     /// Whether the server may have seen the request.
     pub sent: bool,
@@ -60,7 +45,7 @@ impl SendError {
     }
 }
 
-/// Why there is no connection, by the innermost error of a type we know.
+/// Classifies by the innermost error of a known type.
 fn not_connected(error: &(dyn Error + 'static)) -> SendErrorKind {
     if let Some(reason) = rlimits::out_of_files(error) {
         return SendErrorKind::OutOfFiles { reason };
@@ -76,7 +61,7 @@ fn not_connected(error: &(dyn Error + 'static)) -> SendErrorKind {
         }
         if let Some(error) = error.downcast_ref::<io::Error>() {
             kind = Some(error.kind());
-            // Its source leaves out what it wraps.
+            // Its `source` skips the error it wraps.
             next = error.get_ref().map(|inner| inner as &(dyn Error + 'static));
         } else {
             next = error.source();
@@ -86,21 +71,21 @@ fn not_connected(error: &(dyn Error + 'static)) -> SendErrorKind {
     let unreachable = |reason| SendErrorKind::Unreachable { reason };
     let insecure = |reason| SendErrorKind::Insecure { reason };
     match kind {
-        // What rustls does not accept arrives as invalid data.
+        // rustls errors arrive as invalid data.
         Some(Kind::InvalidData) => insecure("its certificate or its TLS is not accepted"),
         Some(Kind::UnexpectedEof) => insecure("it closed the connection; it may not speak TLS"),
         Some(Kind::ConnectionRefused) => unreachable("connection refused"),
-        Some(Kind::TimedOut) => unreachable("no connection in time"),
+        Some(Kind::TimedOut) => unreachable("connection timed out"),
         Some(Kind::ConnectionReset) => unreachable("connection reset"),
         Some(Kind::NetworkUnreachable | Kind::HostUnreachable | Kind::NetworkDown) => {
-            unreachable("no way there")
+            unreachable("no route to it")
         }
-        // A name that is not found has no kind of its own.
-        _ => unreachable("its name is not known, or the network is down"),
+        // A failed name lookup has no error kind of its own.
+        _ => unreachable("its host name cannot be resolved, or the network is down"),
     }
 }
 
-/// The faults of certificates that people can do something about, each in its own words.
+/// The certificate errors that users can do something about.
 fn tls_reason(error: &tokio_rustls::rustls::Error) -> &'static str {
     use tokio_rustls::rustls::CertificateError as Bad;
     use tokio_rustls::rustls::Error as Tls;
@@ -115,11 +100,13 @@ fn tls_reason(error: &tokio_rustls::rustls::Error) -> &'static str {
             "its certificate is for another name"
         }
         Tls::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => {
-            "its certificate was issued by nobody we trust; name its authority in `tls.ca`"
+            "its certificate was issued by an unknown authority; set `tls.ca` to the authority's certificate"
         }
         Tls::InvalidCertificate(Bad::Revoked) => "its certificate was revoked",
         Tls::InvalidCertificate(_) => "its certificate is not accepted",
-        Tls::AlertReceived(_) => "it does not accept us: it may want a client certificate",
+        Tls::AlertReceived(_) => {
+            "it refused the TLS handshake: it may require a client certificate"
+        }
         _ => "its TLS is not accepted",
     }
 }

@@ -1,4 +1,4 @@
-//! The way out against a server of its own: what is agreed on, what is shared, what is bounded.
+//! The HTTP client against a real server: protocol negotiation, connection reuse, certificates.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -61,13 +61,13 @@ async fn server(protocols: &[&str]) -> (Address, tempfile::NamedTempFile, Arc<At
 }
 
 async fn web_body(request: Request<Incoming>) -> Bytes {
-    whole(request.into_body(), 1 << 20).await.unwrap_or_default()
+    read_body(request.into_body(), 1 << 20).await.unwrap_or_default()
 }
 
-fn plan(file: &tempfile::NamedTempFile) -> Plan {
+fn plan(file: &tempfile::NamedTempFile) -> ClientOptions {
     let ca = Some(file.path().to_owned());
     let tls = TlsFiles { ca, ..TlsFiles::default() };
-    Plan { http2: true, tls, ..Plan::plain(Duration::from_secs(5), 4) }
+    ClientOptions { http2: true, tls, ..ClientOptions::new(Duration::from_secs(5), 4) }
 }
 
 async fn echo(web: &Web, address: &Address, body: &str) -> (Version, String) {
@@ -75,12 +75,12 @@ async fn echo(web: &Web, address: &Address, body: &str) -> (Version, String) {
     let request = request(Method::POST, address, HeaderMap::new(), body).unwrap();
     let response = web.send(request).await.unwrap();
     let version = response.version();
-    let text = whole(response.into_body(), 1 << 20).await.unwrap();
+    let text = read_body(response.into_body(), 1 << 20).await.unwrap();
     (version, String::from_utf8(text.to_vec()).unwrap())
 }
 
 #[tokio::test]
-async fn http2_is_spoken_where_it_is_offered_and_shares_one_connection() {
+async fn http2_is_used_where_offered_and_shares_one_connection() {
     let (address, file, taken) = server(&["h2", "http/1.1"]).await;
     let web = Web::new(plan(&file)).unwrap();
     assert_eq!(echo(&web, &address, "first").await, (Version::HTTP_2, "first".to_owned()));
@@ -103,9 +103,9 @@ async fn http2_is_spoken_where_it_is_offered_and_shares_one_connection() {
 }
 
 #[tokio::test]
-async fn a_stranger_is_not_trusted_and_hears_nothing() {
+async fn an_unknown_certificate_is_refused_and_nothing_is_sent() {
     let (address, _, _) = server(&["h2"]).await;
-    let web = Web::new(Plan::plain(Duration::from_secs(5), 1)).unwrap();
+    let web = Web::new(ClientOptions::new(Duration::from_secs(5), 1)).unwrap();
     let body = Outgoing::of(Bytes::from_static(b"secret"));
     let request = request(Method::POST, &address, HeaderMap::new(), body).unwrap();
     let error = web.send(request).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! What we trust, and what we show: the roots built in, and the files that a server's configuration names.
+//! TLS client configuration: the built-in roots, and the CA and client certificates that a server's configuration names.
 
 use std::sync::Arc;
 
@@ -8,18 +8,13 @@ use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 
 use crate::pem::{self, PemError};
 
-/// Why there is no TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read.
     #[error(transparent)]
     File(#[from] PemError),
-    /// What is in the files cannot be used.
     #[error("{what} cannot be used")]
     Content {
-        /// What it is.
         what: &'static str,
-        /// What is wrong with it.
         #[source]
         source: rustls::Error,
     },
@@ -29,7 +24,7 @@ pub(super) fn config(files: &TlsFiles) -> Result<ClientConfig, TlsError> {
     let mut roots = RootCertStore::empty();
     roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     if let Some(path) = &files.ca {
-        let what = "certificates of authorities";
+        let what = "the CA certificates";
         for certificate in pem::certificates(path, what)? {
             roots.add(certificate).map_err(|source| TlsError::Content { what, source })?;
         }
@@ -44,6 +39,6 @@ pub(super) fn config(files: &TlsFiles) -> Result<ClientConfig, TlsError> {
     };
     let chain = pem::certificates(cert, "a client certificate")?;
     let key = pem::key(key, "the key of the client certificate")?;
-    let what = "the client certificate with its key";
+    let what = "the client certificate and its key";
     builder.with_client_auth_cert(chain, key).map_err(|source| TlsError::Content { what, source })
 }

@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_told_apart_and_sins_noted() {
+    fn lines_are_classified_and_violations_noted() {
         let inbox = Inbox::default();
         inbox.expect("1");
         assert!(

@@ -1,56 +1,45 @@
-//! A call to a server that keeps nothing, for a client that is asked in the middle of a call: the server's questions go
-//! to the client one by one, and when all are answered the call is made again.
+//! A call to a stateless server for a client with a handshake: the server's input requests are sent to the client one by
+//! one, and when all are answered the call is retried.
 
 use super::MAX_INPUT_ROUNDS;
 use crate::modern::input::{Question, Required, Responses};
 
-/// What happens to such a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The server answered that it needs this first.
+    /// The server returned `input_required`.
     Required(Required),
-    /// The client answered the question with this key: with a result, or not at all.
-    Answered {
-        /// The question's key.
-        key: String,
-        /// The result, raw.
-        result: Option<Vec<u8>>,
-    },
-    /// Nobody wants the answer of the call any more.
+    /// The client answered the input request with this key: with a result, or not at all.
+    Answered { key: String, result: Option<Vec<u8>> },
+    /// The caller cancelled the call.
     Cancelled,
 }
 
-/// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Ask the client.
+    /// Send the input request to the client.
     Ask(Question),
-    /// Take the question with this key back.
+    /// Cancel the input request with this key.
     Withdraw(String),
-    /// Make the call again.
+    /// Retry the call.
     Retry {
-        /// With these answers.
         responses: Responses,
-        /// And what the server wants back.
+        /// The server's `requestState`.
         state: Option<String>,
     },
-    /// The call has failed.
     Fail(RetryError),
 }
 
-/// Why a call of this kind fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryError {
     /// The client did not answer something that only it can answer.
     Unanswered,
-    /// The server asks again and again.
+    /// Too many retries.
     TooOften,
 }
 
-/// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct InputRetries {
-    /// Questions of this round, each with its answer once there is one.
+    /// Input requests of this retry, each with its answer once there is one.
     asked: Vec<(Question, Option<Vec<u8>>)>,
     state: Option<String>,
     round: u32,
@@ -60,17 +49,15 @@ pub struct InputRetries {
 }
 
 impl InputRetries {
-    /// A call that was made once.
+    /// A call that was sent once.
     pub fn new() -> InputRetries {
         InputRetries::default()
     }
 
-    /// Whether the client is being asked right now.
     pub fn is_asking(&self) -> bool {
         self.asking && !self.over
     }
 
-    /// One event, and what follows from it.
     pub fn take(&mut self, event: Event) -> Vec<Effect> {
         if self.over {
             return Vec::new();
@@ -86,7 +73,7 @@ impl InputRetries {
     }
 
     fn required(&mut self, required: Required) -> Vec<Effect> {
-        // A second answer to one request cannot come; if it does, it changes nothing.
+        // A second response to one request cannot come; if it does, it changes nothing.
         if self.asking {
             return Vec::new();
         }
@@ -117,7 +104,7 @@ impl InputRetries {
         let elicitation = question.method == "elicitation/create";
         *answer = match result {
             Some(result) => Some(result),
-            // A form that nobody filled in is a word of this protocol; a model or a folder that was not there is not.
+            // "cancelled" is a valid answer to a form; for sampling and roots there is no such answer.
             None if elicitation => Some(br#"{"action":"cancel"}"#.to_vec()),
             None => {
                 self.over = true;
@@ -138,7 +125,7 @@ impl InputRetries {
         vec![Effect::Retry { responses, state: self.state.take() }]
     }
 
-    /// Takes back what is still open, except for the question that has just ended.
+    /// Cancels what is still open, except for the input request that has just ended.
     fn withdrawn(&mut self, except: Option<&str>) -> Vec<Effect> {
         std::mem::take(&mut self.asked)
             .into_iter()

@@ -1,76 +1,71 @@
-//! A call that is held open because its server asks in the middle of it, for a client that cannot be asked but comes
-//! again: each of its requests waits until there is an answer, or something to ask.
+//! A suspended call: its server sent a request in the middle of it, and the stateless client can only be asked by
+//! `input_required`. Each request of the client waits until there is a result, or something to ask.
 
 use std::collections::BTreeMap;
 
 use super::MAX_INPUT_ROUNDS;
 use crate::modern::input::MAX_QUESTIONS;
 
-/// What happens to a held call. Questions are known by numbers that whoever uses this gives out.
+/// What happens to a suspended call. Server requests have numbers given by the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The server asks.
+    /// A server request.
     Asked(u64),
-    /// The server takes a question back.
+    /// The server cancels a request.
     Withdrawn(u64),
-    /// The call has its answer.
+    /// The call has its result.
     Done,
-    /// The client comes again, with answers to these.
+    /// The client retries, with these answers.
     Retried {
-        /// The round its ticket was made in.
+        /// The retry for which its resume token was made.
         round: u32,
-        /// The questions it answers, in the order of its answers.
+        /// The server requests it answers, in the order of its answers.
         answers: Vec<u64>,
     },
-    /// The client called the waiting request off.
+    /// The client cancelled the waiting request.
     Cancelled,
-    /// Time has passed.
     Tick,
 }
 
-/// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Answer the waiting request: these questions are open, and a ticket of this round takes the answers.
+    /// Answer the waiting request with `input_required`: these server requests are open, and a resume token of this retry
+    /// accepts the answers.
     Respond {
-        /// The round.
         round: u32,
-        /// The questions.
         questions: Vec<u64>,
     },
-    /// Answer the waiting request with the answer of the call.
+    /// Answer the waiting request with the result of the call.
     Deliver,
-    /// Answer the waiting request: the call has asked too often.
+    /// Answer the waiting request with an error: too many retries.
     GiveUp,
-    /// Pass the client's answer on to the server that asked.
+    /// Pass the client's answer on to the server.
     Forward(u64),
-    /// Tell the server that its question will not be answered.
+    /// Refuse the server request.
     Refuse(u64),
-    /// Answer the request that just came: another one is waiting for this call, or its ticket was used before.
+    /// Answer the request that just came with an error: another one is waiting for this call, or its resume token was used.
     Reject,
-    /// Call off the call.
     Abandon,
-    /// It is over: forget it.
+    /// It is over: drop it.
     Forget,
 }
 
-/// See the module. Times are milliseconds of any clock.
+/// Times are milliseconds of any clock.
 #[derive(Clone, Debug)]
 pub struct Suspension {
-    /// Whether a request of the client waits for this call.
     waiting: bool,
-    /// Open questions, and whether the client has been told of them.
+    /// Open server requests, and whether the client has been told of them.
     open: BTreeMap<u64, bool>,
     done: bool,
     over: bool,
     round: u32,
     patience: u64,
-    /// Until when the client may come again; only while nobody waits.
+    /// Until when the client may retry; only while no request waits.
     until: u64,
 }
 
 impl Suspension {
-    /// A call whose first request waits. Between requests it is held for `patience`.
+    /// A call whose first request waits. Between requests it is suspended for `patience`.
     pub fn new(patience: u64) -> Suspension {
         Suspension {
             waiting: true,
@@ -83,22 +78,20 @@ impl Suspension {
         }
     }
 
-    /// Whether a request of the client waits for an answer.
     pub fn is_waiting(&self) -> bool {
         self.waiting && !self.over
     }
 
-    /// Whether it is held between two requests of the client.
+    /// Whether it is suspended between two requests of the client.
     pub fn is_suspended(&self) -> bool {
         !self.waiting && !self.over
     }
 
-    /// When it wants to be told the time.
+    /// When it needs the next time event.
     pub fn until(&self) -> u64 {
         if self.is_suspended() { self.until } else { u64::MAX }
     }
 
-    /// One event, and what follows from it.
     pub fn take(&mut self, event: Event, now: u64) -> Vec<Effect> {
         if self.over {
             return match event {
@@ -113,7 +106,7 @@ impl Suspension {
             Event::Withdrawn(question) => drop(self.open.remove(&question)),
             Event::Done => {
                 self.done = true;
-                // A server that was called several times does not say for which call it asks, so what is open here may be
+                // A server with several calls does not say for which one it asks, so a request that is open here may be
                 // another call's: the client, which knows of it, may still answer.
                 if self.waiting {
                     self.refuse_all(&mut effects);
@@ -158,7 +151,7 @@ impl Suspension {
                 effects.push(Effect::Forward(question));
             }
         }
-        // What the client was told of and did not answer keeps no answer from it, nor does what is too much to ask.
+        // Neither a server request that the client left unanswered nor too many of them delay the result.
         let asks_on = self.round < MAX_INPUT_ROUNDS && self.open.values().any(|told| !told);
         if self.done && !asks_on {
             self.refuse_all(effects);

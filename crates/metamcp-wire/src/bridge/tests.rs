@@ -128,7 +128,7 @@ fn every_short_history_of_a_held_call() {
 }
 
 #[test]
-fn a_question_is_answered_in_the_next_request() {
+fn a_server_request_is_answered_in_the_next_request() {
     use suspension::{Effect, Event};
     let mut suspension = Suspension::new(PATIENCE);
     assert_eq!(
@@ -168,7 +168,7 @@ fn a_client_that_never_comes_back_is_forgotten() {
 }
 
 #[test]
-fn a_question_outlives_the_call_it_was_taken_for() {
+fn a_server_request_outlives_the_request_it_was_delivered_with() {
     use suspension::{Effect, Event};
     // Two calls of one server: the second's question came to the first, which was over before the client had answered.
     let mut suspension = Suspension::new(PATIENCE);

@@ -1,5 +1,5 @@
-//! Finds the id of a message that is too long to be kept, from bytes that come and go.
-//! Owns: the walk over the top level of an object.      Never: holds more than one id's worth of it, validates the rest.
+//! Finds the id of a message that is too long to store, while its bytes are discarded.
+//! Owns: a scanner of an object's top level.      Never: stores more than an id, validates the rest.
 //! In: all bytes of the line in pieces.  Out: the id, and whether there is a method.
 //! Tests: `frame/tests.rs`.
 
@@ -9,10 +9,10 @@ use crate::envelope::Id;
 use crate::object::decoded;
 use crate::scan::Token;
 
-/// Longest id text that is remembered: ids of ours are numbers, and a UUID takes 38 bytes.
+/// Longest id stored: our ids are numbers, and a UUID takes 38 bytes.
 const MAX_ID: usize = 128;
 
-/// Longest name worth remembering: `method` with every letter written as `\u....`, and the closing quote.
+/// Longest name stored: `method` with every letter written as `\u....`, and the closing quote.
 const MAX_NAME: usize = 37;
 
 /// Bytes of a string looked at one by one before the wide search starts.
@@ -68,7 +68,7 @@ enum Found {
     #[default]
     None,
     One(Vec<u8>),
-    /// Two ids, or one that is no id: nobody can tell which call was meant.
+    /// Two ids, or an invalid one: it is ambiguous which call was meant.
     Unclear,
 }
 

@@ -97,7 +97,7 @@ fn the_id_of_a_line_too_long_is_still_known() {
 }
 
 #[test]
-fn a_request_too_long_is_told_from_an_answer() {
+fn an_oversized_request_is_distinguished_from_a_response() {
     assert!(oversize(r#"{"method":"sampling/createMessage","id":7}"#).1);
     assert!(oversize(r#"{"id":7,"m\u0065thod":"x"}"#).1);
     assert!(!oversize(r#"{"id":7,"result":{"method":"x"}}"#).1);

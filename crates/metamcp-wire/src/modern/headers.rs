@@ -1,4 +1,4 @@
-//! The headers that repeat parts of a request's body: checked where we serve, made where we ask.
+//! The headers that repeat parts of a request's body: validated in requests to us, added to requests of ours.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,11 @@ use serde_json::Value;
 use super::Fault;
 use crate::object::{pick, text};
 
-/// How an encoded value begins.
 const SENTINEL: &[u8] = b"=?base64?";
-/// How it ends.
 const SENTINEL_END: &[u8] = b"?=";
-/// Most parameters of a tool that are repeated in headers.
+/// Most parameters of a tool repeated in headers.
 const MAX_MIRRORS: usize = 64;
-/// The largest whole number that every program holds exactly.
+/// The largest integer that a double represents exactly.
 const SAFE: i64 = (1 << 53) - 1;
 
 /// Checks the headers of a request of the stateless era against its body. `header` looks a header up by its name in
@@ -47,11 +45,11 @@ pub fn check<'h>(
 pub struct Mirror {
     /// What follows `Mcp-Param-`.
     pub header: String,
-    /// The way to it from the arguments.
+    /// Its path in the arguments.
     pub path: Vec<String>,
 }
 
-/// The parameters that a tool's schema wants in headers. The error says why the tool cannot be used over HTTP.
+/// The parameters that a tool's schema maps to headers. The error says why the tool cannot be used over HTTP.
 pub fn mirrors(schema: &Value) -> Result<Vec<Mirror>, String> {
     let mut found = Vec::new();
     let mut names = BTreeSet::new();
@@ -117,7 +115,7 @@ pub fn encoded(value: &str) -> String {
     format!("=?base64?{}?=", STANDARD.encode(bytes))
 }
 
-/// The value of a header; `None` if it holds what no header may hold, or is not what its encoding says.
+/// The value of a header; `None` if it contains invalid characters, or its encoding is invalid.
 pub fn decoded(value: &[u8]) -> Option<Vec<u8>> {
     let inner = value.strip_prefix(SENTINEL).and_then(|rest| rest.strip_suffix(SENTINEL_END));
     match inner {
@@ -129,7 +127,7 @@ pub fn decoded(value: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Members of the params, none of them in doubt.
+/// Members of the params, without ambiguity.
 pub fn picked<'a, const N: usize>(
     params: Option<&'a [u8]>,
     wanted: [&str; N],
@@ -162,7 +160,7 @@ fn unreadable(name: &str) -> Fault {
     Fault::header(format!("the {name} header holds characters that no header may hold"))
 }
 
-/// The value at a path; `null` counts as none, and so does everything below what is no object.
+/// The value at a path; `null` counts as none, and so does everything below a value that is no object.
 fn at<'a>(arguments: Option<&'a [u8]>, path: &[String]) -> Result<Option<&'a [u8]>, Fault> {
     let mut here = arguments;
     for step in path {
@@ -191,7 +189,7 @@ fn same_number(header: &[u8], body: &str) -> bool {
     header.is_some() && header == whole(body)
 }
 
-/// Looks for annotations. They may stand only where a chain of `properties` leads; anywhere else they spoil the tool.
+/// Looks for annotations. They are allowed only below a chain of `properties`; anywhere else they make the tool invalid.
 fn walk(
     schema: &Value,
     path: &mut Vec<String>,
@@ -241,7 +239,7 @@ fn walk(
                     path.pop();
                 }
             }
-            // What is data rather than schema cannot hold an annotation.
+            // What is data rather than schema cannot contain an annotation.
             ("default" | "const" | "enum" | "examples" | "x-mcp-header", _) => {}
             _ => walk(value, path, false, found, names, depth + 1)?,
         }

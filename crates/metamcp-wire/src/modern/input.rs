@@ -1,61 +1,46 @@
-//! `input_required`: the questions in it, the answers that come back, and who may be asked what.
+//! `input_required`: the input requests in it, the responses to them, and the capabilities they need.
 
 use serde_json::Value;
 
 use crate::object::{members, pick, set_member, text};
 use crate::write::json_string;
 
-/// Most questions in one result: more than any form a person would fill in.
+/// Most input requests in one result: more than any form a person would fill in.
 pub const MAX_QUESTIONS: usize = 16;
-/// Longest key of a question.
+/// Longest key of an input request.
 const MAX_KEY: usize = 200;
-/// Longest state a server may have kept by the client: it travels back with every retry.
+/// Longest `requestState` of a server: it travels back with every retry.
 pub const MAX_STATE: usize = 64 * 1024;
 
-/// A question in an `input_required` result.
+/// An input request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// The server's name for it.
     pub key: String,
-    /// What is asked.
     pub method: String,
-    /// Its params, an object.
+    /// An object.
     pub params: Option<Vec<u8>>,
 }
 
-/// What a server needs before it goes on.
+/// An `input_required` result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Required {
-    /// Its questions.
     pub questions: Vec<Question>,
-    /// What it wants back, unread.
+    /// The server's `requestState`, opaque.
     pub state: Option<String>,
 }
 
-/// What is wrong with an `input_required` result, or with the answers to one.
+/// What is wrong with an `input_required` result, or with the responses to one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidInput {
-    /// A member is missing or of the wrong type.
     #[error("it has no usable {what}")]
-    Shape {
-        /// Which.
-        what: &'static str,
-    },
-    /// There are too many questions, or they are too long.
+    Shape { what: &'static str },
     #[error("it has more {what} than is taken")]
-    TooMuch {
-        /// Of what.
-        what: &'static str,
-    },
-    /// It asks something that is not asked of clients.
+    TooMuch { what: &'static str },
+    /// A method that clients do not have.
     #[error("it asks the client for {method:?}, which clients are not asked")]
-    Method {
-        /// The method.
-        method: String,
-    },
+    Method { method: String },
 }
 
-/// Reads an `input_required` result.
 pub fn required(result: &[u8]) -> Result<Required, InvalidInput> {
     let [requests, state] = pick(result, ["inputRequests", "requestState"])
         .map_err(|_| InvalidInput::Shape { what: "members" })?;
@@ -101,7 +86,7 @@ fn question(key: String, raw: &[u8]) -> Result<Question, InvalidInput> {
     Ok(Question { key, method: method.into_owned(), params })
 }
 
-/// The capability a client needs to be asked this; `None` for what is not asked of clients.
+/// The capability a client needs for this method; `None` for a method that clients do not have.
 pub fn ability(method: &str) -> Option<&'static str> {
     match method {
         "elicitation/create" => Some("elicitation"),
@@ -111,7 +96,7 @@ pub fn ability(method: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether a client with these capabilities may be asked this.
+/// Whether a client with these capabilities accepts this input request.
 pub fn permits(capabilities: &Value, method: &str, params: Option<&[u8]>) -> bool {
     let Some(declared) = ability(method).and_then(|name| capabilities.get(name)) else {
         return false;
@@ -122,7 +107,7 @@ pub fn permits(capabilities: &Value, method: &str, params: Option<&[u8]>) -> boo
     }
     let mode = params.and_then(|params| pick(params, ["mode"]).ok()?[0]).and_then(text);
     match mode.as_deref() {
-        // Nothing declared means forms, which is what there was before there were modes.
+        // No mode declared means forms, as before there were modes.
         None | Some("form") => declared.contains_key("form") || !declared.contains_key("url"),
         Some(mode) => declared.contains_key(mode),
     }
@@ -153,17 +138,17 @@ pub fn asking<'a>(
     out
 }
 
-/// A server's `input_required` with our state in the place of its own.
+/// A server's `input_required` with our state in place of its own.
 pub fn restated(result: &[u8], state: &str) -> Vec<u8> {
     let mut quoted = Vec::with_capacity(state.len() + 2);
     json_string(&mut quoted, state);
     set_member(result, "requestState", &quoted)
 }
 
-/// Answers by the key of their question, raw.
+/// Responses by key, raw.
 pub type Responses = Vec<(String, Vec<u8>)>;
 
-/// The `inputResponses` of a retry. Keys nobody asked for are allowed and ignored by whoever uses them.
+/// The `inputResponses` of a retry. Unknown keys are allowed, to be ignored by the caller.
 pub fn responses(raw: &[u8]) -> Result<Responses, InvalidInput> {
     if !raw.starts_with(b"{") {
         return Err(InvalidInput::Shape { what: "inputResponses" });
@@ -181,7 +166,7 @@ pub fn responses(raw: &[u8]) -> Result<Responses, InvalidInput> {
     Ok(found)
 }
 
-/// Answers as `inputResponses`.
+/// Writes `inputResponses`.
 pub fn answering(responses: &[(String, Vec<u8>)]) -> Vec<u8> {
     let mut out = vec![b'{'];
     for (number, (key, value)) in responses.iter().enumerate() {
@@ -202,7 +187,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn questions_are_read_and_written() {
+    fn input_requests_are_parsed_and_written() {
         let result = br#"{"resultType":"input_required","inputRequests":{"who":{"method":"elicitation/create","params":{"message":"?" }},"r":{"method":"roots/list"}},"requestState":"s\n"}"#;
         let read = required(result).unwrap();
         assert_eq!(read.state.as_deref(), Some("s\n"));
@@ -216,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_question_is_refused() {
+    fn invalid_input_requests_are_refused() {
         for wrong in [
             r#"{}"#,
             r#"{"inputRequests":[]}"#,
@@ -246,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_can_be_asked_is() {
+    fn input_requests_need_the_clients_capability() {
         let form = Some(&br#"{"mode":"form"}"#[..]);
         let url = Some(&br#"{"mode":"url"}"#[..]);
         let ask = |able: Value, params| permits(&able, "elicitation/create", params);

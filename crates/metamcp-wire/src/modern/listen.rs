@@ -1,4 +1,4 @@
-//! `subscriptions/listen`: what is wanted, what is granted, and the messages that carry the subscription's id.
+//! `subscriptions/listen`: what is requested, what is granted, and the messages with the subscription's id.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,6 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// What a `subscriptions/listen` asks for.
     pub fn read(params: &[u8]) -> Result<Filter, Fault> {
         let unusable = || Fault::invalid("subscriptions/listen needs `notifications`, an object");
         let [wanted] = pick(params, ["notifications"]).map_err(|_| unusable())?;
@@ -52,7 +51,7 @@ impl Filter {
         Ok(Filter { tools: yes(tools), prompts: yes(prompts), resources: yes(resources), uris })
     }
 
-    /// What of this is also in `offered`; resources are granted as a whole, if `offered` names any.
+    /// The part of this that is also in `offered`; resources are granted as a whole, if `offered` names any.
     pub fn granted(self, offered: &Filter) -> Filter {
         Filter {
             tools: self.tools && offered.tools,
@@ -110,7 +109,7 @@ fn separate(out: &mut Vec<u8>) {
     }
 }
 
-/// The notification that comes first on a subscription.
+/// The first notification on a subscription.
 pub const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 
 /// Its params: what was granted to the subscription whose request had this id, raw.

@@ -1,4 +1,4 @@
-//! `_meta` of a request: what the request says about itself, and what ours say to servers.
+//! `_meta` of requests: reading the client's, writing ours.
 
 use std::sync::LazyLock;
 
@@ -10,44 +10,40 @@ use crate::era::STATELESS;
 use crate::object::{members, pick, text, without_member};
 use crate::write::json_string;
 
-/// The version of a request.
+/// The protocol version.
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// Who asks.
+/// The client.
 pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
-/// What the client can do.
+/// The client's capabilities.
 pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-/// From which level on the client wants logs of this request.
+/// The minimum log level for this request.
 pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-/// Who answers.
+/// The server.
 pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
-/// Which subscription a notification belongs to.
+/// The subscription of a notification.
 pub const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// The log levels of the protocol, least important first.
 pub const LEVELS: [&str; 8] =
     ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
-/// What a request of the stateless era says about itself.
+/// `_meta` of a request of the stateless era.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta<'a> {
-    /// All of `_meta`, an object.
     pub raw: &'a [u8],
-    /// What the client can do, an object.
     pub capabilities: &'a [u8],
-    /// Who it is, if it says so.
     pub client: Option<&'a [u8]>,
-    /// The least important level of logs it wants, as a place in [`LEVELS`].
+    /// The minimum log level, as an index into [`LEVELS`].
     pub level: Option<usize>,
-    /// The token under which it wants to hear of progress.
     pub progress: Option<&'a [u8]>,
 }
 
-/// Made once: preparing the search takes longer than searching a usual request.
+/// Built once: building the searcher takes longer than searching a usual request.
 static WORDS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(PROTOCOL_VERSION));
 
-/// Whether a request names its version in `_meta`. What follows from that is for [`crate::era`] to say.
+/// Whether a request names its version in `_meta`. [`crate::era`] decides what follows from that.
 pub(crate) fn names_version(params: Option<&[u8]>) -> bool {
-    // Most requests are told apart by one search; the few that hold the words somewhere are looked into.
+    // One substring search settles most requests; the few that contain the name somewhere are parsed.
     params.is_some_and(|params| {
         WORDS.find(params).is_some()
             && pick(params, ["_meta"])
@@ -55,7 +51,7 @@ pub(crate) fn names_version(params: Option<&[u8]>) -> bool {
     })
 }
 
-/// Reads `_meta` of a request that is known to be of the stateless era.
+/// Parses `_meta` of a request that is known to be of the stateless era.
 pub fn require(params: Option<&[u8]>) -> Result<Meta<'_>, Fault> {
     let missing = |what: &str| Fault::invalid(format!("the request has no {what} in its _meta"));
     let unusable = |defect| Fault::invalid(format!("_meta cannot be used: {defect}"));
@@ -86,7 +82,7 @@ pub fn require(params: Option<&[u8]>) -> Result<Meta<'_>, Fault> {
     Ok(Meta { raw, capabilities, client, level: level.transpose()?, progress })
 }
 
-/// `_meta` without what it says about the request it came with: those words are for us, not for whom we ask next.
+/// `_meta` without the members that describe the client's own request: they are for us, not for the server.
 pub fn stripped(meta: &[u8]) -> Vec<u8> {
     let mut rest = meta.to_vec();
     for key in [PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL] {
@@ -97,7 +93,7 @@ pub fn stripped(meta: &[u8]) -> Vec<u8> {
     rest
 }
 
-/// `_meta` for a request of ours to a server of the stateless era: what was there, and who asks with which abilities.
+/// `_meta` for a request of ours to a server of the stateless era: the client's, with our identity and capabilities.
 pub fn ours(meta: &[u8], capabilities: &[u8], level: Option<&[u8]>, our_version: &str) -> Vec<u8> {
     let mut out = stripped(meta);
     let close = memchr::memrchr(b'}', &out).unwrap_or(0);
@@ -121,7 +117,7 @@ pub fn ours(meta: &[u8], capabilities: &[u8], level: Option<&[u8]>, our_version:
     out
 }
 
-/// The capabilities of clients taken together: what at least one of them has.
+/// The union of the capabilities of several clients.
 pub fn merged(mut known: Value, more: &Value) -> Value {
     match (&mut known, more) {
         (Value::Object(known), Value::Object(more)) => {
@@ -155,7 +151,7 @@ mod tests {
             "{}",
             r#"{"_meta":{}}"#,
             r#"{"_meta":{"progressToken":1}}"#,
-            // The words alone do not make it one.
+            // Containing the name alone does not make it one.
             r#"{"arguments":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#,
             r#"{"_meta":{"x":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#,
         ] {
@@ -202,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_replaces_the_clients_words_and_keeps_the_rest() {
+    fn our_meta_replaces_the_clients_and_keeps_the_rest() {
         let ours = ours(
             br#"{"traceparent":"00-1","io.modelcontextprotocol/protocolVersion":"1"}"#,
             br#"{"roots":{}}"#,

@@ -1,4 +1,4 @@
-//! `resultType` and the hints for caches, set and taken away without touching another byte.
+//! `resultType` and cache hints: set and removed without touching another byte.
 
 use std::borrow::Cow;
 
@@ -8,13 +8,13 @@ use super::meta::SERVER_INFO;
 use crate::era::Era;
 use crate::object::{members, pick, replace_member, set_member, text, without_member};
 
-/// Our tools never depend on who asks, and change only with the program: an hour spares clients the question.
+/// Our tools are the same for every client, and change only with the program: an hour saves clients requests.
 pub const LIST_TTL_MS: u64 = 60 * 60 * 1000;
 
-/// The lists of servers, shown as they are, may change at any time; whoever listens is told before this is over.
+/// The lists of servers may change at any time; subscribers are notified before this expires.
 pub const FOREIGN_TTL_MS: u64 = 60 * 1000;
 
-/// Whether results of this method carry hints for caches.
+/// Whether results of this method have cache hints.
 pub fn is_cacheable(method: &str) -> bool {
     matches!(
         method,
@@ -27,8 +27,7 @@ pub fn is_cacheable(method: &str) -> bool {
     )
 }
 
-/// A result of another server with hints for caches: its own, and where it has none, that it is nobody else's and stale
-/// at once.
+/// A server's result with cache hints: its own, or if it has none, private and stale at once.
 pub fn hinted(result: &[u8]) -> Cow<'_, [u8]> {
     let asks = pick(result, ["resultType"]).is_ok_and(|[kind]| kind == Some(b"\"input_required\""));
     let Ok([ttl, scope]) = pick(result, ["ttlMs", "cacheScope"]) else {
@@ -44,20 +43,17 @@ pub fn hinted(result: &[u8]) -> Cow<'_, [u8]> {
     hinted
 }
 
-/// What kind of result a server of the stateless era gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The end of the request.
     Complete,
-    /// The server needs answers first.
     InputRequired,
-    /// A type that nobody declared, which makes the result invalid.
+    /// An unknown type, which makes the result invalid.
     Unknown(String),
 }
 
 /// The type of a result; without one it is complete.
 pub fn kind(result: &[u8]) -> Kind {
-    // Most are written by programs that put the type first or last.
+    // Most programs write the type first or last.
     if result.starts_with(b"{\"resultType\":\"complete\",") {
         return Kind::Complete;
     }
@@ -90,7 +86,7 @@ pub fn completed(result: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// The same for the result of a method whose results may be kept: without the hints for caches too.
+/// The same for the result of a cacheable method: without cache hints too.
 pub fn unhinted(result: &[u8]) -> Cow<'_, [u8]> {
     let mut plain = untyped(result);
     for hint in ["ttlMs", "cacheScope"] {
@@ -101,8 +97,8 @@ pub fn unhinted(result: &[u8]) -> Cow<'_, [u8]> {
     plain
 }
 
-/// A result of a server of the stateless era for a client of the older one: without its type, and without the name the
-/// server puts on each of its results there, just as the server itself would answer that client.
+/// A result of a server of the stateless era for a client of the older one: without its type and without the server's
+/// identity in `_meta`, just as the server itself would answer that client.
 pub fn untyped(result: &[u8]) -> Cow<'_, [u8]> {
     let Ok([kind, meta]) = pick(result, ["resultType", "_meta"]) else {
         return Cow::Owned(without_member(result, "resultType"));
@@ -123,14 +119,14 @@ pub fn untyped(result: &[u8]) -> Cow<'_, [u8]> {
     plain
 }
 
-/// A list or discovery that anybody may keep for `ttl_ms`, if it is public, else only who asked.
+/// A list or discovery result, cacheable for `ttl_ms`; by anybody if it is public, else only by this client.
 pub fn cacheable(result: &[u8], ttl_ms: u64, public: bool) -> Vec<u8> {
     let scope: &[u8] = if public { b"\"public\"" } else { b"\"private\"" };
     let hinted = set_member(result, "ttlMs", ttl_ms.to_string().as_bytes());
     set_member(&set_member(&hinted, "cacheScope", scope), "resultType", b"\"complete\"")
 }
 
-/// How long a server lets us keep a list, in milliseconds, and whether it may be shared. Without a hint it is stale
+/// How long a server lets us cache a list, in milliseconds, and whether it may be shared. Without a hint it is stale
 /// at once.
 pub fn cache_hints(result: &[u8]) -> (u64, bool) {
     let [ttl, scope] = pick(result, ["ttlMs", "cacheScope"]).unwrap_or([None, None]);
@@ -138,7 +134,7 @@ pub fn cache_hints(result: &[u8]) -> (u64, bool) {
     (ttl.unwrap_or(0), scope == Some(b"\"public\""))
 }
 
-/// A result of our own, with our name on it.
+/// A result of our own, with our identity.
 pub fn signed(result: &[u8], our_version: &str) -> Vec<u8> {
     let info = json!({ "name": "metamcp", "title": "metamcp gateway", "version": our_version });
     let meta = pick(result, ["_meta"]).ok().and_then(|[meta]| meta).unwrap_or(b"{}");
@@ -158,7 +154,7 @@ pub fn discovery(
         "capabilities": capabilities,
         "instructions": instructions,
     });
-    // Instructions name the servers that are configured here, so the answer is not everybody's.
+    // Instructions name the configured servers, so the result is private.
     signed(&cacheable(result.to_string().as_bytes(), LIST_TTL_MS, false), our_version)
 }
 
@@ -178,12 +174,12 @@ mod tests {
         assert!(matches!(completed(&typed), Cow::Borrowed(_)));
         assert!(matches!(untyped(odd), Cow::Borrowed(_)));
         assert_eq!(&*completed(b"{}"), br#"{"resultType":"complete"}"#);
-        // The name goes too, and what else is there stays.
+        // The identity is removed too, and everything else stays.
         let named = br#"{"a":1,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"x"}},"resultType":"complete"}"#;
         assert_eq!(&*untyped(named), br#"{"a":1}"#);
         let named = br#"{"_meta":{"k": 1,"io.modelcontextprotocol/serverInfo":{}},"a":1}"#;
         assert_eq!(&*untyped(named), br#"{"_meta":{"k": 1},"a":1}"#);
-        // Nested ones belong to whoever wrote them.
+        // Nested ones are not ours to change.
         assert!(matches!(untyped(br#"{"x":{"resultType":"complete"}}"#), Cow::Borrowed(_)));
         // An older server cannot ask for input this way.
         assert_eq!(
@@ -194,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn types_are_told_apart() {
+    fn result_types_are_distinguished() {
         assert_eq!(kind(b"{}"), Kind::Complete);
         assert_eq!(kind(br#"{"resultType":"complete","content":[]}"#), Kind::Complete);
         assert_eq!(kind(br#"{"a":1,"resultType":"input_required"}"#), Kind::InputRequired);

@@ -1,4 +1,4 @@
-//! Raw JSON in which every duplicate member is refused: looked through, or built as a value for checking.
+//! Raw JSON in which every duplicate member is refused: checked, or built as a value for validation.
 //! Owns: the one place where raw JSON becomes a tree.      Never: what is forwarded (that stays raw).
 //! In: raw JSON and a depth.  Out: nothing but the defect, or `serde_json::Value`.
 //! Tests: `object/tests.rs`.
@@ -14,8 +14,8 @@ use crate::scan::{Defect, Kind, MAX_RESULT_DEPTH, Scanner, Token};
 /// Members of an object that are compared one by one; past that many a set is quicker.
 const FEW: usize = 16;
 
-/// Checks that no object in `raw` has a member twice, however deep it lies, so that whoever reads the same bytes after us
-/// sees the same values. Nothing is built.
+/// Checks that no object in `raw`, at any depth, has a member twice, so that a parser behind us sees the same values.
+/// Nothing is built.
 pub fn unambiguous(raw: &[u8], depth: usize) -> Result<(), Defect> {
     let mut scanner = Scanner::new(raw);
     scanner.space();

@@ -1,6 +1,6 @@
-//! What can be wrong with a text.
+//! What can be wrong with a JSON text.
 //! Owns: the names of defects.      Never: finds them.
-//! In: a kind and a place.  Out: words for an error.
+//! In: a kind and an offset.  Out: the text of an error.
 //! Tests: `scan/tests.rs`, `envelope/tests.rs`.
 
 /// What is wrong with a text, and at which byte.

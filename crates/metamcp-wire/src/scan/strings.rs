@@ -1,5 +1,5 @@
 //! String tokens, which are most bytes of most messages.
-//! Owns: the fast ways over bytes that mean themselves.      Never: decodes.
+//! Owns: fast scanning of unescaped bytes.      Never: decodes.
 //! In: a scanner at a quote.  Out: the scanner past the other quote.
 //! Tests: `scan/tests.rs`.
 
@@ -35,12 +35,12 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Moves over string bytes that mean themselves.
+    /// Skips unescaped string bytes.
     #[inline(always)]
     fn plain(&mut self) {
         let mut at = self.at;
         let mut seen = 0;
-        // Keys and most values are short: a few words find their end without setting up wide loops.
+        // Keys and most values are short: a few 8-byte words find their end without setting up wide loops.
         for _ in 0..SHORT_WORDS {
             let Some(bytes) = self.text.get(at..).and_then(|rest| rest.first_chunk::<8>()) else {
                 self.seen |= seen;
@@ -74,7 +74,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The same for long strings, a window at a time so that the second look finds the bytes near by.
+    /// The same for long strings, a window at a time so that the second pass finds the bytes in the cache.
     #[inline(never)]
     fn plain_long(&mut self) {
         loop {
@@ -120,7 +120,7 @@ impl<'a> Scanner<'a> {
         self.defect(if self.at >= self.text.len() { Kind::End } else { Kind::Escape })
     }
 
-    /// Moves past the closing quote of a string that was checked before; false when there is none.
+    /// Skips past the closing quote of a string that was checked before; false when there is none.
     pub(super) fn skip_string(&mut self) -> bool {
         loop {
             self.plain();

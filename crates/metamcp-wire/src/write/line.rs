@@ -1,9 +1,9 @@
-//! A message to a server: one line, and every value in it that came from elsewhere is one value of JSON.
+//! A message to a server: one line, in which every value from elsewhere is exactly one JSON value.
 //!
-//! A server reads lines, and whoever can end one can begin another: a call that nobody permitted, or the answer to
-//! somebody else's question. So what is put into a message is checked where it is written, whoever checked it before:
-//! text of ours can only be written in the source (`&'static str`), anything else is a number, a string that is escaped
-//! here, or JSON that is read from its first byte to its last. Between its tokens line breaks become spaces. Inside its
+//! A server reads lines, and an attacker who can end one can begin another: a call that nobody permitted, or the answer to
+//! another request. So every part of a message is validated where it is written, whatever was validated before:
+//! our own text can only come from the source (`&'static str`), anything else is a number, a string that is escaped
+//! here, or JSON that is validated completely. Between its tokens line breaks become spaces. Inside its
 //! strings the characters that end a line for some readers (Node's `readline` ends one at U+2028, Python's `splitlines`
 //! at U+0085) are escaped.
 
@@ -14,12 +14,12 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::{json_string, number};
 use crate::scan::{Defect, Kind, MAX_RESULT_DEPTH, check};
 
-/// One value of JSON, checked, that every reader sees on one line.
+/// One validated JSON value that every reader sees on one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Json(Bytes);
 
 impl Json {
-    /// Checks a value. It is copied only where it has to be changed.
+    /// Validates a value. It is copied only if it has to be changed.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -31,12 +31,11 @@ impl Json {
         }))
     }
 
-    /// Its bytes.
     pub fn into_bytes(self) -> Bytes {
         self.0
     }
 
-    /// An object up to its last member, so that another can follow, and whether it has none.
+    /// An object up to its last member, so that another can follow, and whether it is empty.
     ///
     /// # Errors
     /// It is no object.
@@ -58,7 +57,7 @@ impl Line<'_> {
     /// Appends the message that `build` writes, and the end of its line.
     ///
     /// # Errors
-    /// Something in it is no JSON. Then nothing is appended.
+    /// Part of it is not valid JSON. Then nothing is appended.
     pub fn append(out: &mut BytesMut, build: impl FnOnce(&mut Line<'_>)) -> Result<(), Defect> {
         Line::part(out, build)?;
         out.put_u8(b'\n');
@@ -82,7 +81,7 @@ impl Line<'_> {
         }
     }
 
-    /// Text of ours.
+    /// Our own text.
     pub fn text(&mut self, text: &'static str) {
         self.out.put_slice(text.as_bytes());
     }
@@ -110,7 +109,7 @@ impl Line<'_> {
         }
     }
 
-    /// An object from elsewhere up to its last member, so that another can follow. Says whether it has none.
+    /// An object from elsewhere up to its last member, so that another can follow. Returns whether it is empty.
     pub fn open_object(&mut self, raw: &[u8]) -> bool {
         let range = check(raw, MAX_RESULT_DEPTH).and_then(|()| open(raw));
         match range {
@@ -140,7 +139,7 @@ impl Line<'_> {
         self.call(method, params);
     }
 
-    /// The answer to the request whose id was written as `id`.
+    /// The response to the request whose id was written as `id`.
     pub fn result(&mut self, id: &[u8], result: &[u8]) {
         self.text("{\"jsonrpc\":\"2.0\",\"id\":");
         self.json(id);
@@ -149,7 +148,7 @@ impl Line<'_> {
         self.text("}");
     }
 
-    /// The answer that there is none, as another side wrote it.
+    /// An error response with an error object from elsewhere.
     pub fn error_raw(&mut self, id: &[u8], error: &[u8]) {
         self.text("{\"jsonrpc\":\"2.0\",\"id\":");
         self.json(id);
@@ -158,7 +157,7 @@ impl Line<'_> {
         self.text("}");
     }
 
-    /// The same in words of ours.
+    /// An error response of our own.
     pub fn error(&mut self, id: &[u8], code: i64, message: &str) {
         self.text("{\"jsonrpc\":\"2.0\",\"id\":");
         self.json(id);
@@ -203,7 +202,7 @@ fn is_empty(opened: &[u8]) -> bool {
     opened.len() <= 1
 }
 
-/// Where the first byte is that may belong to the end of a line.
+/// The first byte that may be part of a line terminator.
 fn breaks(raw: &[u8]) -> Option<usize> {
     let plain = memchr::memchr2(b'\n', b'\r', raw);
     let wide = memchr::memchr2(0xc2, 0xe2, raw);
@@ -213,7 +212,7 @@ fn breaks(raw: &[u8]) -> Option<usize> {
     }
 }
 
-/// Checked JSON without anything that ends a line. Line breaks stand between its tokens, where a space does as well; the
+/// Validated JSON without line terminators. Line breaks occur between tokens, where a space does as well; the
 /// others inside strings, where they can be escaped.
 fn unbroken(raw: &[u8]) -> Cow<'_, [u8]> {
     let Some(first) = breaks(raw) else { return Cow::Borrowed(raw) };
@@ -245,7 +244,7 @@ mod tests {
 
     use super::*;
 
-    /// What ends a line for one reader or another.
+    /// Line terminators of any reader.
     const ENDS: [char; 5] = ['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'];
 
     fn line(build: impl FnOnce(&mut Line<'_>)) -> Result<String, Defect> {

@@ -43,7 +43,7 @@ fn home() -> Shell {
 }
 
 #[test]
-fn clients_are_told_of_a_gateway_that_listens_and_forget_it_again() {
+fn clients_are_configured_for_an_http_gateway_and_restored() {
     let shell = home();
     let mut shown = shell.told(&["init", "--http", "--dry-run"]);
     assert!(!shell.path("user/.metamcp/http-token").exists(), "nothing is done");
@@ -73,7 +73,7 @@ fn clients_are_told_of_a_gateway_that_listens_and_forget_it_again() {
 }
 
 #[test]
-fn what_cannot_be_told_is_said() {
+fn clients_that_cannot_be_configured_are_named() {
     let shell = home();
     let told = shell.told(&["init", "--http", "--client", "claude-desktop", "--yes"]);
     let odd = shell.told(&["init", "--http", "localhost:8080", "--yes"]);

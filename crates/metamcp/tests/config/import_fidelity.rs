@@ -324,7 +324,7 @@ fn undo_goes_back_to_before_the_first_init() {
 }
 
 #[test]
-fn what_would_not_start_is_said_and_stays_unless_it_is_asked_for() {
+fn servers_that_would_not_start_are_reported_and_not_imported() {
     let shell = Shell::new();
     shell.program("probe", PROBE);
     let path = "user/.cursor/mcp.json";
@@ -442,7 +442,7 @@ fn doctor_says_which_client_keeps_a_variable_to_itself() {
 
 /// A file that lies elsewhere is still read as its client does.
 #[test]
-fn a_file_of_a_client_is_imported_in_the_words_of_that_client() {
+fn a_client_file_is_imported_with_its_own_keys() {
     let shell = Shell::new();
     shell.program("probe", PROBE);
     let server = |value: &str| {

@@ -1,4 +1,4 @@
-//! A wish for isolation in the variables of metatools, and variables that mean nothing: heard, refused or told.
+//! The isolation profile in variables of metatools, and unknown variables: used, refused or reported.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
@@ -75,7 +75,7 @@ fn a_wish_that_is_not_understood_ends_the_start() {
 }
 
 #[test]
-fn variables_that_mean_nothing_are_told_without_their_values() {
+fn unknown_variables_are_reported_without_values() {
     let variables = [("METAMCP_SERACH", "hunter2"), ("METATOOLS_RUNTIME_PROFLE", "hunter2")];
     let (code, _, said) = with(&shell(None), &["serve"], &variables);
     assert_eq!(code, 0, "{said}");

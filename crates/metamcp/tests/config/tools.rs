@@ -122,7 +122,7 @@ fn one_server_as_it_is_understood() {
 
 /// What is said of variables is what the server gets: by default, by its own `passEnv`, and by that of the file.
 #[test]
-fn the_variables_that_a_server_gets_are_told() {
+fn the_variables_of_a_server_are_shown() {
     let shell = Shell::new();
     let (local, more) = (json!({ "command": "x" }), json!({ "command": "x", "passEnv": ["MINE"] }));
     shell.write(OWN, &json!({ "mcpServers": { "local": local, "more": more } }).to_string());
@@ -224,7 +224,7 @@ fn tools_of_all_servers_or_of_some() {
 }
 
 #[test]
-fn the_version_is_told() {
+fn the_version_is_shown() {
     let shell = Shell::new();
     let told = text(&shell.run(&["version"]));
     assert_eq!(told, format!("metamcp {}\n", env!("CARGO_PKG_VERSION")));

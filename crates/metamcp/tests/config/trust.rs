@@ -163,7 +163,7 @@ fn the_picture_shows_all_that_would_run_and_asks_a_person() {
 }
 
 #[test]
-fn a_yes_is_to_the_bytes_that_were_seen() {
+fn an_approval_is_for_the_bytes_that_were_shown() {
     let shell = cloned();
     let seen = hash(&shell);
     // Not a terminal, so nobody: neither silence nor a piped yes is one.
@@ -262,7 +262,7 @@ fn a_file_written_beside_a_running_gateway_is_noticed_and_not_loaded() {
 }
 
 #[test]
-fn a_client_that_can_be_asked_is_asked_once() {
+fn a_client_with_elicitation_is_asked_once() {
     let able = json!({ "elicitation": {} });
     let shell = cloned();
     let no = serve(&shell, &able, json!({ "action": "decline" }));
@@ -328,7 +328,7 @@ fn decisions_are_listed() {
 }
 
 #[test]
-fn a_named_file_is_the_users_own_word() {
+fn a_file_named_by_flag_needs_no_approval() {
     let shell = cloned();
     let listed = shell.json(&["--config", ".mcp.json", "list", "--json"]);
     assert_eq!(listed["servers"][0]["origin"], "flag", "{listed:#}");

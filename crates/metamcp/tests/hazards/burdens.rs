@@ -74,7 +74,7 @@ fn a_value_nested_too_deeply_loses_neither_output_nor_calls() {
 }
 
 #[test]
-fn a_script_without_a_value_is_told_how_to_give_one() {
+fn a_script_without_a_value_gets_a_hint() {
     let gateway = gateway();
     for code in [
         "const x = 1;",
@@ -93,7 +93,7 @@ fn a_script_without_a_value_is_told_how_to_give_one() {
 }
 
 #[test]
-fn questions_about_a_server_are_answered_or_say_why_not() {
+fn catalog_lookups_of_a_script_are_answered_or_say_why_not() {
     let gateway = gateway();
     let value = |code: &str| {
         let told = structured(&gateway, code);

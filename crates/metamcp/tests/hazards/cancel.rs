@@ -1,4 +1,4 @@
-//! The client calls a request off: its server is told, nobody is answered, nothing is left waiting.
+//! The client cancels a request: its server is notified, no response is sent, nothing is left waiting.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ fn a_call_cancelled_while_its_server_starts_is_never_sent() {
 }
 
 #[test]
-fn cancelling_what_is_not_under_way_does_nothing() {
+fn cancelling_an_unknown_request_does_nothing() {
     let mut workspace = Workspace::new().unwrap();
     workspace.server("a", chaos_server(&[]));
     let gateway = Gateway::start(workspace);

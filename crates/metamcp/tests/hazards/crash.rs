@@ -95,7 +95,7 @@ fn a_call_the_server_cannot_have_read_is_sent_to_the_next_process() {
 }
 
 #[test]
-fn a_server_that_cannot_start_says_why_in_its_own_words() {
+fn a_server_that_cannot_start_is_reported_with_its_stderr() {
     let mut workspace = Workspace::new().unwrap();
     workspace.server("a", chaos_server(&["exit-at-start"]));
     workspace.server("missing", Server::new("/no/such/program", &[]));

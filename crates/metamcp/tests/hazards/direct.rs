@@ -115,7 +115,7 @@ fn a_server_without_resources_answers_for_itself() {
 }
 
 #[test]
-fn several_servers_are_told_apart_by_their_names() {
+fn several_servers_are_distinguished_by_name() {
     let workspace = shown([
         ("one", offering("some:one")),
         ("plain", chaos_server(&[])),
@@ -370,7 +370,7 @@ fn what_can_be_read_in_two_ways_reaches_no_server() {
 }
 
 #[test]
-fn where_tools_are_kept_from_use_unknown_ones_are_not_tried() {
+fn unknown_tools_are_not_tried_where_tools_are_filtered() {
     let server = chaos_server(&[]).setting("tools", json!({"deny": ["effect"]}));
     let gateway = Gateway::start(shown([("only", server)]));
     let denied = call(&gateway, "effect", &json!({"key": "k"}));
@@ -448,7 +448,7 @@ fn a_client_hears_of_servers_that_were_added() {
 }
 
 #[test]
-fn changes_can_be_kept_to_oneself() {
+fn list_changed_notifications_can_be_disabled() {
     let mut workspace = shown([("only", chaos_server(&[]))]);
     workspace.setting("notify", json!({"listChanged": false}));
     let gateway = Gateway::start_silently(workspace);

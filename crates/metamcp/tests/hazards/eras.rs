@@ -147,7 +147,7 @@ fn a_client_with_a_handshake_sees_nothing_of_the_other_era() {
 }
 
 #[test]
-fn what_a_server_speaks_is_asked_once() {
+fn the_era_of_a_server_is_probed_once() {
     let mut gateway = Gateway::start(both_kinds());
     for round in 0..2 {
         for server in ["old", "new"] {
@@ -170,7 +170,7 @@ fn what_a_server_speaks_is_asked_once() {
 }
 
 #[test]
-fn a_server_that_takes_offence_at_the_question_gets_a_fresh_process() {
+fn a_server_that_exits_on_the_probe_gets_a_new_process() {
     let mut workspace = Workspace::new().unwrap();
     workspace.server("touchy", child("touchy"));
     workspace.server("silent", child("silent"));
@@ -186,7 +186,7 @@ fn a_server_that_takes_offence_at_the_question_gets_a_fresh_process() {
 }
 
 #[test]
-fn a_server_that_dies_of_the_question_or_goes_deaf_by_it_is_greeted_in_a_fresh_process() {
+fn a_server_that_crashes_or_hangs_on_the_probe_is_initialized_in_a_new_process() {
     let kinds = ["deaf", "frail", "mute"];
     let mut workspace = Workspace::new().unwrap();
     for kind in kinds {
@@ -227,7 +227,7 @@ fn a_server_that_dies_of_the_question_or_goes_deaf_by_it_is_greeted_in_a_fresh_p
 }
 
 #[test]
-fn questions_are_answered_in_all_four_combinations() {
+fn server_requests_are_answered_in_all_four_era_combinations() {
     let kinds = [
         ("elicit", "elicitation/create"),
         ("sample", "sampling/createMessage"),
@@ -261,7 +261,7 @@ fn questions_are_answered_in_all_four_combinations() {
 }
 
 #[test]
-fn who_cannot_be_asked_is_not() {
+fn a_client_without_the_capability_gets_no_server_request() {
     let gateway = Gateway::start_silently(both_kinds());
     for server in ["old", "new"] {
         let params = calling(server, "elicit", &json!({}));

@@ -49,7 +49,7 @@ fn idle_servers_make_room_and_no_more_than_the_pool_are_ever_alive() {
 }
 
 #[test]
-fn busy_servers_keep_their_places_and_whoever_waits_in_vain_is_told_who_has_them() {
+fn busy_servers_keep_their_slots_and_a_timed_out_caller_learns_which() {
     let gateway = Gateway::start(pool_of_two(&json!({"poolWaitTimeoutMs": 500})));
     let busy: Vec<u64> = ["a", "b"]
         .map(|server| {

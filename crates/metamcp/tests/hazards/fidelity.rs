@@ -1,4 +1,4 @@
-//! Servers that differ from what they say of themselves, and what is told of those that fail.
+//! Servers that differ from what they announce, and the reports about those that fail.
 
 use std::fs;
 
@@ -41,7 +41,7 @@ fn discover(gateway: &Gateway, arguments: &Value) -> Answer {
 }
 
 #[test]
-fn tools_that_a_server_does_not_announce_are_asked_for() {
+fn unannounced_tools_are_listed() {
     let none = r#""error":{"code":-32601,"message":"Method not found"}"#;
     let gateway = Gateway::start(with(vec![
         ("shy", scripted(r#"{"experimental":{}}"#, ONE_TOOL)),
@@ -89,7 +89,7 @@ fn tools_beyond_a_limit_do_not_vanish_in_silence() {
 }
 
 #[test]
-fn an_error_to_tools_list_is_told_by_its_own_code_and_name() {
+fn a_tools_list_error_is_reported_with_its_code_and_message() {
     let broken = r#""error":{"code":-32603,"message":"database is locked"}"#;
     let servers = || vec![("broken", scripted(r#"{"tools":{}}"#, broken))];
     let gateway = Gateway::start(with(servers()));
@@ -122,7 +122,7 @@ fn one_server_alone_is_promised_and_listed_as_it_is() {
 }
 
 #[test]
-fn the_lines_that_say_why_a_server_failed_are_told_everywhere() {
+fn the_stderr_tail_of_a_failed_server_is_shown_everywhere() {
     const CRASH: &str = "printf \"node:internal/loader:1143\\n  throw err;\\n\\nError: Cannot find module '/srv/x.js'\\n    at Module._resolve (node:internal/loader:1140:15)\\n}\\n\\nNode.js v20.20.2\\n\" >&2; exit 1";
     let gateway = Gateway::start(with(vec![("crashing", Server::new("/bin/sh", &["-c", CRASH]))]));
     let why = "Cannot find module '/srv/x.js'";
@@ -136,7 +136,7 @@ fn the_lines_that_say_why_a_server_failed_are_told_everywhere() {
 }
 
 #[test]
-fn a_server_that_hangs_is_told_with_all_that_it_wrote() {
+fn a_hanging_server_is_reported_with_its_stderr_tail() {
     const HANG: &str =
         "echo 'Open https://login.example/device'; echo 'waiting for a login' >&2; exec sleep 600";
     let mut workspace = with(vec![("hung", Server::new("/bin/sh", &["-c", HANG]))]);
@@ -178,7 +178,7 @@ fn a_server_that_failed_before_is_not_waited_for_by_searches() {
 }
 
 #[test]
-fn refused_arguments_say_whether_the_server_was_asked() {
+fn refused_arguments_say_whether_the_server_was_contacted() {
     let mut gateway = Gateway::start(with(vec![("one", chaos_server(&[]))]));
     assert_eq!(gateway.call("one", "echo", &json!({"text": "x"})).text(), Some("x"));
     gateway = Gateway::start(gateway.end());

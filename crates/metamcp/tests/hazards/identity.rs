@@ -40,7 +40,7 @@ fn results_are_the_same_bytes_as_without_a_gateway() {
 }
 
 #[test]
-fn a_servers_error_is_told_with_its_own_words() {
+fn a_servers_error_keeps_its_own_text() {
     let mut workspace = Workspace::new().unwrap();
     workspace.server("a", chaos_server(&[]));
     let gateway = Gateway::start(workspace);

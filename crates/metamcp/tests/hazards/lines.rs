@@ -182,7 +182,7 @@ fn the_last_line_counts_without_its_newline() {
 }
 
 #[test]
-fn parameters_that_cannot_be_meant_are_refused_with_a_word_on_what_is_wrong() {
+fn invalid_parameters_are_refused_with_a_reason() {
     let gateway = honest();
     for (params, word) in [
         (json!({}), "name"),

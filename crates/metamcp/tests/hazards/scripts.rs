@@ -131,7 +131,7 @@ fn failures_are_tool_errors_a_script_can_catch() {
 }
 
 #[test]
-fn a_wrong_script_is_told_the_line_and_what_it_did_before() {
+fn a_failing_script_reports_the_line_and_its_earlier_calls() {
     let gateway = Gateway::start(two_servers());
     let syntax = error(&gateway, "const a = 1;\nconst b = = 2;\n");
     assert_eq!((&syntax["code"], &syntax["details"]["line"]), (&json!("code_error"), &json!(2)));
@@ -242,7 +242,7 @@ fn a_call_nobody_awaits_is_called_off_with_its_script() {
 }
 
 #[test]
-fn a_long_value_is_kept_and_read_in_parts_or_by_the_next_script() {
+fn a_long_value_is_stored_and_read_in_parts_or_by_the_next_script() {
     let gateway = Gateway::start(two_servers());
     let answer = execute(
         &gateway,

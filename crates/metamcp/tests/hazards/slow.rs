@@ -61,7 +61,7 @@ fn a_server_that_never_shakes_hands_is_given_up() {
 }
 
 #[test]
-fn an_installer_that_shows_life_is_left_alone() {
+fn an_installer_that_shows_activity_is_not_timed_out() {
     let mut workspace = Workspace::new().unwrap();
     // Only what may install first is given more time, and that is known by its name.
     let installer = workspace.file("npx");

@@ -105,7 +105,7 @@ fn of_all_combinations_only_the_right_ones_run() {
 }
 
 #[test]
-fn a_page_that_may_is_told_so_and_another_is_not() {
+fn cors_headers_are_sent_to_allowed_origins_only() {
     let served = Served::start(&["--allowed-origins", "https://app.example.org"]);
     let preflight = |origin: &str| {
         Request::new("OPTIONS", "/mcp")

@@ -30,7 +30,7 @@ fn sixty_four_sessions_that_all_use_the_same_ids_never_cross() {
 }
 
 #[test]
-fn too_many_connections_are_told_so_and_those_inside_go_on() {
+fn excess_connections_get_an_error_and_open_ones_go_on() {
     // Half of what it may open is for clients.
     let served = Served::start_narrow(64);
     let session = served.session(&json!({}));

@@ -1,4 +1,4 @@
-//! Being told to go while clients are at work.
+//! Shutdown while clients are at work.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -43,7 +43,7 @@ fn what_is_under_way_is_finished_and_open_streams_do_not_hold_it_up() {
 }
 
 #[test]
-fn a_question_is_answered_while_it_ends_and_nothing_new_begins() {
+fn a_server_request_is_answered_during_shutdown_and_nothing_new_begins() {
     let mut served = Served::start(&[]);
     let session = served.session(&json!({"elicitation": {}}));
     let mut events = session.call(2, "elicit", &json!({})).events();

@@ -99,7 +99,7 @@ fn ids_that_are_guessed_are_nobodys() {
 
 /// Whoever is cut off while it still sends sees a broken connection instead of the reason.
 #[test]
-fn a_large_body_is_refused_in_words_that_arrive() {
+fn a_large_body_gets_an_error_response_that_arrives() {
     let served = Served::start(&["--max-line-bytes", "65536", "--token-env", "TEST_TOKEN"]);
     let large = call(2, "echo", &json!({"text": "x".repeat(12 * 1024 * 1024)}));
     let mut unknown = Request::post(&large).send(served.address);

@@ -1,4 +1,4 @@
-//! Heads that another program might read in another way: refused with 400 and closed, by whichever road they come.
+//! Request smuggling: heads that another program might parse differently are refused with 400 and closed, on every path.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -27,7 +27,7 @@ fn changed(request: &str, from: &str, to: &str) -> String {
 }
 
 #[test]
-fn what_could_be_read_in_two_ways_is_refused_on_every_road() {
+fn ambiguous_request_heads_are_refused_on_every_path() {
     let served = Served::start(&[]);
     let session = served.session(&json!({}));
     let body = call(2, "effect", &json!({"key": "smuggled"}));

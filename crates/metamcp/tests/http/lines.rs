@@ -1,4 +1,4 @@
-//! A client may write its messages over as many lines as it likes; a server is sent one line a message, on every road.
+//! A client may write its messages over as many lines as it likes; a server is sent one line per message, on every path.
 //! Scripts have a test of their own, `hazards/frames.rs`.
 
 use std::fs;

@@ -55,7 +55,7 @@ fn everything_is_there_without_a_session() {
 }
 
 #[test]
-fn questions_are_answered_in_a_request_of_their_own() {
+fn input_required_is_answered_by_a_retry() {
     let served = Served::start_in(both_kinds(), &[]);
     // Everybody uses the same id, and none gets what is another's.
     let params: Vec<Value> = ["old", "new"]

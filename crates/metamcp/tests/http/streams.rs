@@ -77,7 +77,7 @@ fn a_client_that_lost_its_stream_comes_back_to_it() {
 }
 
 #[test]
-fn questions_of_a_server_take_the_stream_of_the_call() {
+fn server_requests_use_the_stream_of_the_call() {
     let served = Served::start(&[]);
     let session = served.session(&json!({"elicitation": {}}));
     let mut events = session.call(4, "elicit", &json!({})).events();
@@ -127,7 +127,7 @@ fn a_cancelled_call_is_not_answered_and_its_stream_ends() {
 }
 
 #[test]
-fn an_id_under_way_is_not_taken_twice() {
+fn an_id_in_flight_is_refused() {
     let served = Served::start(&[]);
     let session = served.session(&json!({}));
     let mut events = session.call(6, "progress", &json!({"count": 1000, "ms": 20})).events();

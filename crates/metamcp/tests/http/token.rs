@@ -45,7 +45,7 @@ fn stateless() -> Request {
 }
 
 #[test]
-fn without_the_token_nothing_is_done_on_any_road() {
+fn without_the_token_every_path_is_refused() {
     for transport in ["http", "sse"] {
         let served = Served::start(&["--transport", transport]);
         let token = served.token();

@@ -23,7 +23,7 @@ fn timeouts_open_it_one_call_tries_and_success_closes_it() {
     let client = start(&workspace);
     assert_eq!(effect(&client, "good-0"), CallOutcome::Success);
     open_by_timeouts(&client, &workspace, "bad");
-    assert_left_alone(&client, &workspace);
+    assert_backing_off(&client, &workspace);
 
     // They come all the time, and many at once while the first that is let through is under way, which takes a while:
     // nobody else is.
@@ -79,7 +79,7 @@ fn a_failing_try_opens_it_again_at_once() {
         }
     });
     assert!(failed, "nobody was ever let through");
-    assert_left_alone(&client, &workspace);
+    assert_backing_off(&client, &workspace);
     let recovered = eventually(PATIENCE, || effect(&client, "good-1") == CallOutcome::Success);
     assert!(recovered, "the next try may succeed");
     assert_eq!(workspace.journal("one").executions("good-1").unwrap(), 1);
@@ -99,7 +99,7 @@ fn crashes_open_it_and_the_server_is_not_even_started() {
         );
     }
     let starts = workspace.journal("one").count(EventKind::Start).unwrap();
-    assert_left_alone(&client, &workspace);
+    assert_backing_off(&client, &workspace);
     assert_eq!(workspace.journal("one").count(EventKind::Start).unwrap(), starts);
     stop(client, &workspace);
 }
@@ -149,7 +149,7 @@ fn open_by_timeouts(client: &Client, workspace: &Workspace, prefix: &str) {
 }
 
 /// Refused at once, with the time left, and without the server hearing of it.
-fn assert_left_alone(client: &Client, workspace: &Workspace) {
+fn assert_backing_off(client: &Client, workspace: &Workspace) {
     let before = touches(workspace);
     // Few enough that a busy machine does not run into the end of the cooldown.
     for refused in 0..20 {

@@ -145,7 +145,7 @@ fn a_server_that_crashes_at_start_is_started_five_times_in_half_a_minute() {
 }
 
 #[test]
-fn a_server_used_often_but_kept_briefly_is_no_crash_loop() {
+fn frequent_evictions_are_no_crash_loop() {
     let mut workspace = Workspace::new().unwrap();
     workspace.server("brief", chaos_server(&[]).setting("lifecycle", json!("ephemeral")));
     let client = start(&workspace);

@@ -1,4 +1,4 @@
-//! Being told to go in the middle of something: what is in flight may finish, nothing new begins, and nobody waits for
+//! Shutdown in the middle of something: what is in flight may finish, nothing new begins, and nobody waits for
 //! what cannot come.
 
 use std::fs::File;
@@ -36,7 +36,7 @@ fn a_signal_lets_calls_finish_and_refuses_new_ones() {
 }
 
 #[test]
-fn what_takes_longer_than_the_drain_is_told_so() {
+fn calls_longer_than_the_drain_get_an_error() {
     let workspace = one_server();
     let mut client = start(&workspace, "50", &[]);
     let slow = begin(&client, &workspace, "slow", &json!({"ms": 600_000}));
@@ -176,7 +176,7 @@ fn a_long_answer_leaves_before_the_end() {
 }
 
 #[test]
-fn a_question_that_nobody_can_answer_any_more_holds_nothing_up() {
+fn an_unanswerable_server_request_does_not_delay_shutdown() {
     let workspace = one_server();
     let silent: Answerer = Box::new(|_, _| Reply::Silence);
     let mut client = Client::start_answering(draining(&workspace, LONG), silent).unwrap();

@@ -59,7 +59,7 @@ fn ten_thousand_callers_of_a_server_that_fails_to_start_share_one_attempt() {
                 over.load(Ordering::Relaxed)
             })
         });
-        let told = what_everyone_is_told(&client, &ids);
+        let told = errors_of_all(&client, &ids);
         over.store(true, Ordering::Relaxed);
         told
     });
@@ -75,12 +75,12 @@ fn ten_thousand_callers_of_a_server_that_fails_to_start_share_one_attempt() {
 }
 
 #[test]
-fn ten_thousand_callers_of_a_command_that_does_not_exist_are_told_why() {
+fn ten_thousand_callers_of_a_missing_command_get_the_reason() {
     let mut workspace = Workspace::new().unwrap();
     workspace.server("one", Server::new("/nonexistent/server", &[]));
     let client = start(&workspace);
     let ids = call_from_everyone(&client);
-    let told = what_everyone_is_told(&client, &ids);
+    let told = errors_of_all(&client, &ids);
     tell(format_args!("{CALLERS} callers of nothing: {told:?}"));
     // Those who waited for one start hear the same. Who comes later hears how long the pause between starts still is,
     // or, when it failed often enough, of the breaker.
@@ -107,7 +107,7 @@ fn call_from_everyone(client: &Client) -> Vec<u64> {
 }
 
 /// How many are told what, by code and message.
-fn what_everyone_is_told(client: &Client, ids: &[u64]) -> HashMap<(String, String), usize> {
+fn errors_of_all(client: &Client, ids: &[u64]) -> HashMap<(String, String), usize> {
     let mut told = HashMap::new();
     for id in ids {
         let answer = client.wait(*id, PATIENCE).unwrap();

@@ -43,7 +43,7 @@ fn a_flood_on_stderr_costs_little_memory() {
 }
 
 #[test]
-fn floods_of_progress_and_questions_cost_little_memory() {
+fn floods_of_progress_and_server_requests_cost_little_memory() {
     let progress = format!("progress-flood={}", size(100_000, 1_000_000, 1_000_000));
     for (what, item) in [
         ("progress flood", progress.as_str()),

@@ -1,4 +1,4 @@
-//! What callers were told, against what the journals say really happened.
+//! What callers were told, compared with the journals of what really happened.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::thread;

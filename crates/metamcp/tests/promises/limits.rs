@@ -80,7 +80,7 @@ fn where_all_files_are_in_use_that_is_what_is_said() {
 /// Workers are made ready beside those that run. Whichever step of that finds no descriptor, no script that runs is ended
 /// by it, and one that cannot begin is told why.
 #[test]
-fn scripts_that_find_no_files_are_told_so_and_end_no_other() {
+fn scripts_without_file_descriptors_fail_alone() {
     for limit in 26..=41 {
         let mut workspace = Workspace::new().unwrap();
         for name in ["a", "b", "c"] {

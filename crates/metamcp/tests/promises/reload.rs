@@ -148,7 +148,7 @@ fn a_file_written_in_place_and_one_made_later_are_seen() {
 }
 
 #[test]
-fn an_added_server_is_started_by_the_gateway_that_is_asked_first() {
+fn an_added_server_is_started_by_the_first_gateway_called() {
     let mut workspace = Workspace::new().unwrap();
     workspace.server("one", chaos_server(&[]));
     let clients = [start(&workspace), start(&workspace), start(&workspace)];

@@ -1,4 +1,4 @@
-//! Being told to go: by a signal, by many, by a host that closes its end. Every call is answered, nothing is left.
+//! Shutdown: by a signal, by many, by a host that closes its end. Every call is answered, nothing is left.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -22,7 +22,7 @@ fn a_signal_with_twenty_deaf_children_answers_every_call_and_ends_them_all() {
         let began = Instant::now();
         client.signal(Signal::SIGTERM).unwrap();
         for id in &calls {
-            assert_told_of_shutdown(&client, *id);
+            assert_shutdown_error(&client, *id);
         }
         let answered = began.elapsed();
         let status = client.wait_exit(PATIENCE).unwrap();
@@ -143,7 +143,7 @@ fn storms_of_signals_end_it_once() {
         for n in 0..storm {
             if n == early {
                 // The rest comes while the deaf are being ended.
-                assert_told_of_shutdown(&client, calls[0]);
+                assert_shutdown_error(&client, calls[0]);
             }
             let signal = *rng.pick(&[Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
             // A gateway that has gone is a zombie until it is waited for, so its pid is still its own.
@@ -156,7 +156,7 @@ fn storms_of_signals_end_it_once() {
         assert_eq!(workspace.survivors(Duration::ZERO), [], "{story}");
         assert_eq!(status.code(), Some(0), "{story}; stderr:\n{}", client.stderr());
         for id in &calls {
-            assert_told_of_shutdown(&client, *id);
+            assert_shutdown_error(&client, *id);
         }
         assert_eq!(client.violations(), Vec::<String>::new(), "{story}");
     }
@@ -207,7 +207,7 @@ fn executions(workspace: &Workspace, server: &str) -> usize {
     workspace.journal(server).count(EventKind::Execute).unwrap()
 }
 
-fn assert_told_of_shutdown(client: &Client, id: u64) {
+fn assert_shutdown_error(client: &Client, id: u64) {
     let answer = client.wait(id, PATIENCE).expect("every call is answered before the gateway goes");
     match CallOutcome::of(&answer.value) {
         CallOutcome::GatewayError(error) => {

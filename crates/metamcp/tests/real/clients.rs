@@ -150,22 +150,22 @@ fn asks_back_and_progress(client: Client) {
 }
 
 #[test]
-fn typescript_v1_is_asked_back_and_sees_progress() {
+fn typescript_v1_answers_server_requests_and_sees_progress() {
     asks_back_and_progress(Client::TypescriptV1);
 }
 
 #[test]
-fn typescript_v2_is_asked_back_and_sees_progress() {
+fn typescript_v2_answers_server_requests_and_sees_progress() {
     asks_back_and_progress(Client::TypescriptV2);
 }
 
 #[test]
-fn python_v1_is_asked_back_and_sees_progress() {
+fn python_v1_answers_server_requests_and_sees_progress() {
     asks_back_and_progress(Client::PythonV1);
 }
 
 #[test]
-fn python_v2_is_asked_back_and_sees_progress() {
+fn python_v2_answers_server_requests_and_sees_progress() {
     asks_back_and_progress(Client::PythonV2);
 }
 

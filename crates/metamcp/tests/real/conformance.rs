@@ -147,7 +147,7 @@ fn as_a_client_every_scenario_of_2025_03_26_passes() {
 
 /// Clients without a person: with a secret, with a key, with the word of a company. These belong to no revision.
 #[test]
-fn as_a_client_without_a_person_every_way_to_prove_itself_passes() {
+fn as_a_client_credentials_client_every_authentication_method_passes() {
     for scenario in [
         "auth/client-credentials-basic",
         "auth/client-credentials-jwt",

@@ -1,4 +1,4 @@
-//! The full vocabulary over real servers, walked by the official SDKs: they check each answer against the schema that was
+//! The full surface over real servers, walked by the official SDKs: they check each answer against the schema that was
 //! published for it, and refuse one that does not fit.
 
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What a server answers reaches the client byte for byte, whichever road it took.
+//! What a server answers reaches the client byte for byte, whichever path it took.
 
 use serde_json::{Value, json};
 

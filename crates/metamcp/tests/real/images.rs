@@ -158,7 +158,7 @@ fn without_its_engine_or_its_image_there_is_no_plan() {
 }
 
 #[test]
-fn a_container_that_does_not_start_is_told_in_dockers_words() {
+fn a_container_that_does_not_start_reports_dockers_error() {
     let (place, engine) = place(&json!({}));
     engine.fail(Some("Error response from daemon: exec format error"));
     let client = place.client(yes().0, &able());

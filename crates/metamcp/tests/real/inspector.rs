@@ -61,15 +61,15 @@ fn the_inspector_discovers() {
     }
 }
 
-fn both_roads(world: &World, server: &str, tool: &str, args: &Value) {
+fn both_paths(world: &World, server: &str, tool: &str, args: &Value) {
     let direct = call(world, &world.direct(server), tool, args);
     let through = json!({ "server": server, "tool": tool, "args": args });
     assert_eq!(call(world, &world.gateway(), "mcp_call", &through), direct, "{server}:{tool}");
 }
 
 #[test]
-fn the_inspector_sees_the_same_structure_on_both_roads() {
-    both_roads(
+fn the_inspector_sees_the_same_structure_on_both_paths() {
+    both_paths(
         &World::new(),
         "everything",
         "get-structured-content",
@@ -78,15 +78,15 @@ fn the_inspector_sees_the_same_structure_on_both_roads() {
 }
 
 #[test]
-fn the_inspector_sees_the_same_file_on_both_roads() {
+fn the_inspector_sees_the_same_file_on_both_paths() {
     let world = World::new();
     let path = text(&world.files().join("hello.txt"));
-    both_roads(&world, "filesystem", "read_text_file", &json!({ "path": path }));
+    both_paths(&world, "filesystem", "read_text_file", &json!({ "path": path }));
 }
 
 #[test]
-fn the_inspector_sees_the_same_repository_on_both_roads() {
+fn the_inspector_sees_the_same_repository_on_both_paths() {
     let world = World::new();
     let repository = text(&world.repository());
-    both_roads(&world, "git", "git_status", &json!({ "repo_path": repository }));
+    both_paths(&world, "git", "git_status", &json!({ "repo_path": repository }));
 }

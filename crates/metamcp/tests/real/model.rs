@@ -126,7 +126,7 @@ fn without_a_whole_model_the_search_falls_back_and_says_what_to_do(
     assert_eq!(found["tools"][0]["id"], "numbers:statistics");
     let note = found["note"].as_str().unwrap();
     assert!(note.starts_with("ranked by hybrid instead: ") && note.contains("damaged"), "{note}");
-    assert!(note.contains("`metamcp model add` brings it anew"), "{note}");
+    assert!(note.contains("run `metamcp model add` to install it again"), "{note}");
     let shown = run(workspace, &["model", "show", "--json"]);
     assert_eq!(shown.status.code(), Some(1), "{shown:?}");
     let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();

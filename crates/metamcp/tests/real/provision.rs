@@ -153,7 +153,7 @@ pub(crate) fn provision(client: &Client, intent: &str) -> Value {
 }
 
 #[test]
-fn a_server_from_npm_is_installed_after_a_yes_and_called_at_once() {
+fn a_server_from_npm_is_installed_after_approval_and_called_at_once() {
     let place = Place::new();
     let (answerer, asked) = yes();
     let client = place.client(answerer, &able());
@@ -175,7 +175,7 @@ fn a_server_from_npm_is_installed_after_a_yes_and_called_at_once() {
 }
 
 #[test]
-fn a_server_from_pypi_is_installed_after_a_yes_and_called_at_once() {
+fn a_server_from_pypi_is_installed_after_approval_and_called_at_once() {
     let place = Place::new();
     let client = place.client(yes().0, &able());
     let installed = provision(&client, "current time in a time zone");
@@ -208,7 +208,7 @@ fn where_there_is_uv_it_brings_servers_of_pypi() {
 }
 
 #[test]
-fn bad_packages_do_not_run_a_byte_even_after_a_yes() {
+fn bad_packages_never_run_even_after_approval() {
     let (place, sources) = Place::with(Sources::start);
     sources.offer("@tricks/zebra", "Operates the zebra crossing lights", Trick::Young);
     sources.offer("@tricks/walrus", "Feeds the walrus in the aquarium", Trick::OtherBytes);
@@ -240,7 +240,7 @@ fn bad_packages_do_not_run_a_byte_even_after_a_yes() {
 }
 
 #[test]
-fn install_scripts_that_were_agreed_to_are_behind_walls_and_see_no_token() {
+fn approved_install_scripts_are_sandboxed_and_see_no_token() {
     metamcp_child::process_sandbox::available().expect("a kernel with Landlock");
     let (place, sources) = Place::with(Sources::start);
     sources.offer("@tricks/violin", "Tunes the violin of the orchestra", Trick::InstallScript);
@@ -307,7 +307,7 @@ fn a_server_that_its_registry_takes_back_is_not_called_until_a_person_has_looked
 }
 
 #[test]
-fn a_secret_is_typed_unseen_kept_apart_and_handed_over_late() {
+fn a_secret_is_typed_hidden_stored_apart_and_resolved_at_start() {
     let (place, sources) = Place::with(Sources::start);
     let needs = json!({
         "packageArguments": [{
@@ -438,7 +438,7 @@ fn a_version_whose_hash_changed_is_refused() {
 }
 
 #[test]
-fn a_hundred_requests_without_a_yes_start_nothing() {
+fn a_hundred_requests_without_approval_start_nothing() {
     let (place, sources) = Place::with(Sources::start);
     sources.offer("@honest/wheel", "Turns the spinning wheel of fortune", Trick::None);
     let client = place.client(yes().0, &json!({}));
@@ -461,7 +461,7 @@ fn a_hundred_requests_without_a_yes_start_nothing() {
 }
 
 #[test]
-fn a_yes_in_a_terminal_is_good_once_and_tools_that_change_are_blocked() {
+fn a_terminal_approval_is_valid_once_and_changed_tools_are_blocked() {
     let (place, sources) = Place::with(Sources::start);
     sources.offer("@honest/wheel", "Turns the spinning wheel of fortune", Trick::None);
     let need = "turn the spinning wheel of fortune";
@@ -598,7 +598,7 @@ fn a_server_whose_installed_files_changed_does_not_start() {
 }
 
 #[test]
-fn a_server_is_added_by_its_name_and_its_values_are_asked_for() {
+fn a_server_is_added_by_name_and_its_values_are_prompted_for() {
     let place = Place::new();
     let notes = place.folder.path().join("notes");
     fs::create_dir(&notes).unwrap();
@@ -691,7 +691,7 @@ fn a_registry_is_read_page_by_page_and_afterwards_only_what_changed() {
 }
 
 #[test]
-fn a_client_of_the_stateless_era_is_asked_too() {
+fn a_stateless_client_is_asked_for_approval_too() {
     let (place, sources) = Place::with(Sources::start);
     sources.offer("@honest/wheel", "Turns the spinning wheel of fortune", Trick::None);
     let client = Client::start(place.command(&[])).unwrap();
@@ -713,7 +713,7 @@ fn a_client_of_the_stateless_era_is_asked_too() {
 }
 
 #[test]
-fn several_registries_are_asked_once_a_day_and_a_dead_one_is_named() {
+fn registries_are_synced_once_a_day_and_a_dead_one_is_named() {
     let (mut place, sources) = Place::with(Sources::start);
     sources.offer("@honest/wheel", "Turns the spinning wheel of fortune", Trick::None);
     // The token of one is shown to that one.

@@ -95,7 +95,7 @@ const HAZARDS: &[Hazard] = &[
         expected_outcome: ExpectedOutcome::Fails("outcome_unknown", 0),
     },
     Hazard {
-        name: "answers with compressed bytes that nobody asked for",
+        name: "sends a compressed body that was not requested",
         respond: |honest, request, exchange| {
             if !is_call(request) {
                 return Ok(false);
@@ -286,7 +286,7 @@ fn well_answers(gateway: &Gateway) -> bool {
 }
 
 #[test]
-fn a_pause_is_kept_and_the_breaker_stays_out_of_it() {
+fn retry_after_is_honoured_without_opening_the_breaker() {
     let refused = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&refused);
     let remote = Remote::with(RemoteTransport::NoSessions, false, move |_, request, exchange| {

@@ -113,7 +113,7 @@ fn a_login_by_command_is_noticed_by_a_gateway_that_runs() {
 }
 
 #[test]
-fn a_client_that_can_open_addresses_is_asked_to_once() {
+fn a_client_with_url_elicitation_is_asked_once() {
     let auth_server = AuthServer::start(AuthBehaviour::default());
     let questions: Arc<Mutex<Vec<Value>>> = Arc::default();
     let seen = Arc::clone(&questions);
@@ -144,7 +144,7 @@ fn a_client_that_can_open_addresses_is_asked_to_once() {
 }
 
 #[test]
-fn a_client_without_a_handshake_is_asked_by_the_answer_and_comes_again() {
+fn a_stateless_client_gets_input_required_and_retries() {
     let auth_server = AuthServer::start(AuthBehaviour::default());
     let gateway = Gateway::start(workspace(&auth_server, &json!({})));
     let able = json!({"elicitation": {"url": {}}});
@@ -240,7 +240,7 @@ fn hostile_answers_let_nobody_in() {
 }
 
 #[test]
-fn strangers_addresses_are_not_visited() {
+fn addresses_refused_by_the_ssrf_guard_are_not_contacted() {
     let secret = crate::world::Remote::honest(RemoteTransport::NoSessions, false);
     for target in [
         "http://169.254.169.254/prm".to_owned(),
@@ -265,7 +265,7 @@ fn strangers_addresses_are_not_visited() {
 }
 
 #[test]
-fn more_rights_are_asked_for_together_with_those_there_are() {
+fn new_scopes_are_requested_together_with_the_granted_ones() {
     let auth_server =
         AuthServer::start(AuthBehaviour { needs: Some("write"), ..AuthBehaviour::default() });
     let workspace = workspace(&auth_server, &json!({}));
@@ -284,7 +284,7 @@ fn more_rights_are_asked_for_together_with_those_there_are() {
 }
 
 #[test]
-fn a_server_that_is_never_content_is_not_asked_about_for_ever() {
+fn a_server_that_is_never_satisfied_with_scopes_does_not_loop() {
     let auth_server = AuthServer::start(AuthBehaviour {
         needs: Some("write"),
         stingy: true,

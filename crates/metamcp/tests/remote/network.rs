@@ -75,7 +75,7 @@ fn slow_and_sliced_networks_change_nothing() {
 }
 
 #[test]
-fn resets_are_told_for_what_they_are() {
+fn connection_resets_are_reported_as_such() {
     for (after, transport) in [
         (1, RemoteTransport::NoSessions),
         (60, RemoteTransport::NoSessions),
@@ -104,7 +104,7 @@ fn black_holes_and_slow_drips_end_with_their_deadline() {
 }
 
 #[test]
-fn a_tunnel_is_asked_for_what_is_far_and_for_nothing_that_is_near() {
+fn a_proxy_is_used_for_remote_hosts_but_not_for_local_ones() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = listener.local_addr().unwrap();
     let asked = Arc::new(AtomicUsize::new(0));

@@ -57,7 +57,7 @@ fn what_was_found_out_is_remembered() {
 }
 
 #[test]
-fn a_session_is_kept_named_and_ended() {
+fn a_session_id_is_sent_and_deleted_at_the_end() {
     let remote = Remote::honest(RemoteTransport::Sessions, false);
     let gateway = Gateway::to(&remote.site.url("/mcp"));
     gateway.echo("a");
@@ -135,7 +135,7 @@ fn restarts_under_load_cost_one_handshake_each_and_no_call() {
 }
 
 #[test]
-fn a_server_that_forgot_us_hears_again_what_it_was_told() {
+fn a_lost_session_is_renewed_with_its_subscriptions() {
     let remote = Remote::honest(RemoteTransport::Sessions, false);
     let gateway = Gateway::to(&remote.site.url("/mcp"));
     gateway.request("logging/setLevel", &json!({"level": "error"})).unwrap();
@@ -296,7 +296,7 @@ fn progress_comes_before_the_answer_and_a_cancelled_call_is_called_off() {
 }
 
 #[test]
-fn a_question_on_the_stream_of_a_call_reaches_its_client() {
+fn a_server_request_on_the_stream_of_a_call_reaches_its_client() {
     let answers = Arc::new(std::sync::Mutex::new(Vec::new()));
     let heard = Arc::clone(&answers);
     let remote = Remote::with(RemoteTransport::Sessions, true, move |_, request, exchange| {

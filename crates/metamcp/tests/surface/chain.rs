@@ -1,4 +1,4 @@
-//! Chains: what goes from step to step, where they stop, and what is told meanwhile.
+//! Chains: what goes from step to step, where they stop, and their progress.
 
 use metamcp_testkit::eventually;
 use nix::sys::signal::Signal;

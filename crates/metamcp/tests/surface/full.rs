@@ -1,4 +1,4 @@
-//! Every tool of the full vocabulary, with good and with bad input.
+//! Every tool of the full surface, with good and with bad input.
 
 use metamcp_testkit::{Workspace, chaos_server, echo_server};
 use serde_json::{Value, json};

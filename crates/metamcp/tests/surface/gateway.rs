@@ -1,4 +1,4 @@
-//! A gateway and its client, with words for what these tests ask over and over.
+//! A gateway and its client, with helpers for the requests these tests share.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Results that are too long to show: nothing of them is lost, by whatever road they came.
+//! Results that are too long to show: nothing of them is lost, on any path.
 
 use metamcp_testkit::{Workspace, chaos_server};
 use serde_json::{Value, json};
@@ -80,7 +80,7 @@ fn the_limit_can_be_moved_and_taken_away() {
 }
 
 #[test]
-fn the_full_vocabulary_keeps_long_values_too() {
+fn the_full_surface_stores_long_values_too() {
     let gateway = gateway(&["--surface", "full"]);
     let ran = gateway.full("run_tool", &json!({"tool_id": "one:big", "args": {"bytes": LONG}}));
     let id = ran["structured"]["kept"]["id"].as_str().unwrap();

@@ -60,7 +60,7 @@ fn pages_add_up_to_the_list_whatever_their_size() {
 }
 
 #[test]
-fn a_cursor_is_good_for_its_own_question_and_its_own_list() {
+fn a_cursor_is_valid_only_for_its_own_query_and_list() {
     let gateway = gateway();
     let (_, cursors) = walk(&gateway, "list_tools", &json!({}), 10);
     let cursor = &cursors[0];

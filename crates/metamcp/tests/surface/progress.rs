@@ -101,7 +101,7 @@ fn the_calls_of_a_script_are_steps() {
 }
 
 #[test]
-fn a_script_that_tells_its_own_progress_is_heard_in_its_own_numbers() {
+fn a_scripts_own_progress_is_forwarded_with_its_numbers() {
     let gateway = gateway();
     let tell =
         |code: &str, token: &str| told(&gateway, "mcp_execute", &json!({"code": code}), token);

@@ -43,7 +43,7 @@ fn call(gateway: &Gateway, tool: &str, arguments: &Value) {
 }
 
 #[test]
-fn every_way_of_a_call_leaves_one_record() {
+fn every_path_of_a_call_leaves_one_record() {
     let gateway = gateway("both");
     let hi = json!({"text": "hi"});
     call(&gateway, "mcp_call", &json!({"server": "two", "tool": "echo", "args": hi}));

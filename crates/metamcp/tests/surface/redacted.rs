@@ -1,4 +1,4 @@
-//! Secrets do not reach a model, by whatever road they would.
+//! Secrets do not reach a model, on any path.
 
 use std::path::Path;
 
@@ -64,7 +64,7 @@ fn errors_of_a_server_that_is_shown_as_it_is_hold_none_either() {
 
 /// Every method that reaches a server, or could, with one server and with two, by requests of both eras.
 #[test]
-fn no_road_of_an_error_holds_one() {
+fn no_error_path_leaks_one() {
     let methods = [
         ("tools/list", json!({})),
         ("tools/call", json!({"name": "echo", "arguments": {"text": "x"}})),

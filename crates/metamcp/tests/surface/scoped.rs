@@ -1,4 +1,4 @@
-//! A session that is kept to a toolset cannot reach outside of it, by any road.
+//! A session restricted to a toolset cannot reach outside of it, on any path.
 
 use metamcp_testkit::{Workspace, chaos_server, echo_server};
 use serde_json::{Value, json};
@@ -138,7 +138,7 @@ fn by_code() {
 }
 
 #[test]
-fn by_the_full_vocabulary() {
+fn by_the_full_surface() {
     let gateway = scoped();
     let ids = |answer: &Value| {
         let tools = answer["tools"].as_array().unwrap().iter();
@@ -174,7 +174,7 @@ fn by_the_full_vocabulary() {
 }
 
 #[test]
-fn by_kept_results_only_its_own() {
+fn by_stored_results_only_its_own() {
     let gateway = scoped();
     let short = gateway.call("mcp_call", &json!({"tool": "one:big", "args": {"bytes": 600_000}}));
     let id = short.value["result"]["structuredContent"]["kept"]["id"].as_str().unwrap().to_owned();

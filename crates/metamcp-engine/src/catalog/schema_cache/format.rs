@@ -1,4 +1,4 @@
-//! The bytes of a cache file: a sealed header on one line, then the tools.
+//! The format of a cache file: a header with a checksum on one line, then the tools.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use sha2::{Digest, Sha256};
 
 use super::{Server, TIME_TO_LIVE};
 
-/// The layout of the file; another number is a miss, not damage. 2 says from which configuration it was made.
+/// The version of the format; another version is a miss, not damage. 2 added the configuration it was made from.
 const VERSION: u32 = 2;
 
-/// Longest header line; a longer one is damage.
+/// Longest header line; a longer one counts as damage.
 pub(super) const MAX_HEADER_BYTES: u64 = 16 * 1024;
 
-/// How many left out tools a header tells of, and how long it is about each: together they fit it in any alphabet.
+/// How many skipped tools a header lists, and the length of each: together they fit in any alphabet.
 const MAX_SKIPPED: usize = 8;
 const MAX_SKIPPED_CHARS: usize = 160;
 
-/// Stands before the seal, which is the last field of the header and covers every byte before it.
+/// Precedes the checksum, which is the last field of the header and covers every byte before it.
 const SEAL_FIELD: &str = ",\"seal\":\"";
 
-/// What is known without reading the tools.
+/// What is known without parsing the tools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Header {
@@ -29,19 +29,16 @@ pub struct Header {
     sha256: String,
     len: u64,
     fingerprint: String,
-    /// The server's key in the configuration.
     pub server: String,
-    /// What it was started or reached by, as a digest.
+    /// A digest of its command or address.
     made_by: String,
-    /// What the server calls itself.
+    /// The server's own title.
     pub title: Option<String>,
-    /// The server's own version.
     pub version: Option<String>,
-    /// The protocol era the server spoke, as its connection names it.
+    /// The protocol era of the connection.
     pub era: Option<String>,
-    /// How many tools there are.
     pub tools: usize,
-    /// What of the server's list is not among them, and why.
+    /// The skipped tools, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<Skipped>,
     /// When it was written, in milliseconds since 1970.
@@ -49,22 +46,21 @@ pub struct Header {
 }
 
 impl Header {
-    /// How old the list is; nothing when the clock was set back since.
+    /// The age of the list; zero if the clock was set back since.
     pub fn age(&self, now_ms: u64) -> Duration {
         Duration::from_millis(now_ms.saturating_sub(self.saved_at))
     }
 
-    /// Whether the list is young enough not to be asked for again.
+    /// Whether the list is recent enough not to be read again.
     pub fn is_fresh(&self, now_ms: u64) -> bool {
         self.saved_at <= now_ms && self.age(now_ms) < TIME_TO_LIVE
     }
 
-    /// The fingerprint of the tools.
     pub fn fingerprint(&self) -> Option<Fingerprint> {
         Fingerprint::from_hex(&self.fingerprint)
     }
 
-    /// The header, if a file of `size` bytes whose first line has `line` bytes can be the one it describes.
+    /// The header, if it matches a file of `size` bytes whose first line has `line` bytes.
     pub(super) fn for_size(self, line: usize, size: u64) -> Result<Self, Damage> {
         match (line as u64).checked_add(self.len) {
             Some(whole) if whole == size => Ok(self),
@@ -76,12 +72,10 @@ impl Header {
     }
 }
 
-/// A list read back.
 #[derive(Debug)]
 pub struct Cached {
-    /// What was known without the tools.
     pub header: Header,
-    /// The tools, bounded and cleaned like a live list.
+    /// The tools, validated like a live list.
     pub tools: ServerTools,
 }
 
@@ -89,21 +83,21 @@ pub struct Cached {
 #[derive(Debug)]
 pub(super) struct Damage {
     pub(super) reason: String,
-    /// Nothing is wrong with it, it is only not for us: of another version, or of another configuration.
-    pub(super) is_anothers: bool,
+    /// It is not damaged, but of another version or another configuration.
+    pub(super) is_mismatch: bool,
 }
 
 impl Damage {
     pub(super) fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), is_anothers: false }
+        Self { reason: reason.into(), is_mismatch: false }
     }
 
-    fn anothers(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), is_anothers: true }
+    fn mismatch(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), is_mismatch: true }
     }
 }
 
-/// The whole file.
+/// Encodes the whole file.
 pub(super) fn encode(
     server: Server<'_>,
     tools: &ServerTools,
@@ -131,7 +125,7 @@ pub(super) fn encode(
     [line.as_bytes(), body.as_bytes()].concat()
 }
 
-/// As much of what was left out as a header has room for. The last of them says which limit was reached.
+/// As many of the skipped tools as fit. The last one names the limit that was reached.
 pub(super) fn skipped(tools: &ServerTools) -> Vec<Skipped> {
     let cut = |text: &str| text.chars().take(MAX_SKIPPED_CHARS).collect::<String>();
     let first = tools.skipped.len().saturating_sub(MAX_SKIPPED);
@@ -141,35 +135,35 @@ pub(super) fn skipped(tools: &ServerTools) -> Vec<Skipped> {
         .collect()
 }
 
-/// The header at the start of a file, and the length of its line.
+/// Parses the header at the start of a file; also returns the length of its line.
 pub(super) fn parse_header(start: &[u8], server: Server<'_>) -> Result<(Header, usize), Damage> {
     let cap = usize::try_from(MAX_HEADER_BYTES).unwrap_or(usize::MAX);
     let line_end = start.iter().take(cap).position(|byte| *byte == b'\n');
     let line_end = line_end.ok_or_else(|| Damage::new("no header line"))?;
     let line = std::str::from_utf8(&start[..line_end])
-        .map_err(|_| Damage::new("the header is not text"))?;
+        .map_err(|_| Damage::new("the header is not UTF-8"))?;
     let (open, sealed) =
-        line.rsplit_once(SEAL_FIELD).ok_or_else(|| Damage::new("the header has no seal"))?;
+        line.rsplit_once(SEAL_FIELD).ok_or_else(|| Damage::new("the header has no checksum"))?;
     if sealed.strip_suffix("\"}") != Some(seal(open).as_str()) {
-        return Err(Damage::new("the header does not match its seal"));
+        return Err(Damage::new("the header does not match its checksum"));
     }
     let read =
         |error: serde_json::Error| Damage::new(format!("the header cannot be read: {error}"));
     let version: Version = serde_json::from_str(line).map_err(read)?;
     if version.v != VERSION {
-        return Err(Damage::anothers(format!("version {}", version.v)));
+        return Err(Damage::mismatch(format!("version {}", version.v)));
     }
     let header: Header = serde_json::from_str(line).map_err(read)?;
     if header.server != server.name {
         return Err(Damage::new("it belongs to another server"));
     }
     if server.made_by.is_some_and(|own| own != header.made_by) {
-        return Err(Damage::anothers("it belongs to another configuration of the server"));
+        return Err(Damage::mismatch("it belongs to another configuration of the server"));
     }
     Ok((header, line_end + 1))
 }
 
-/// The whole file as a list.
+/// Parses the whole file.
 pub(super) fn parse(bytes: &[u8], server: Server<'_>) -> Result<Cached, Damage> {
     let (header, line) = parse_header(bytes, server)?;
     let header = header.for_size(line, bytes.len() as u64)?;
@@ -191,7 +185,7 @@ pub(super) fn parse(bytes: &[u8], server: Server<'_>) -> Result<Cached, Damage> 
     Ok(Cached { header, tools })
 }
 
-/// Reads what cache files of any content would give; for fuzzing.
+/// Parses arbitrary bytes as a cache file; for fuzzing.
 #[doc(hidden)]
 pub fn fuzz_cache(data: &[u8]) {
     super::part::survive(data);
@@ -209,12 +203,12 @@ pub fn fuzz_cache(data: &[u8]) {
             "a list changed on its way through the cache"
         );
     }
-    // Under a seal of our own the bytes get past the checksums and into the parser of the tools.
+    // With a valid checksum the bytes reach the parser of the tools.
     let mut listing = Listing::new();
     if listing.page(data).is_ok() {
         let tools = listing.finish(None, None);
         let again = parse(&encode("fuzz".into(), &tools, None, 0), "fuzz".into())
-            .expect("a list that was read can be kept");
+            .expect("a list that was parsed can be encoded");
         assert_eq!(
             again.tools.fingerprint, tools.fingerprint,
             "a list changed on its way through the cache"
@@ -222,7 +216,7 @@ pub fn fuzz_cache(data: &[u8]) {
     }
 }
 
-/// Read first: other fields may mean something else in another version.
+/// Parsed first: other fields may differ in another version.
 #[derive(Deserialize)]
 struct Version {
     v: u32,
@@ -237,7 +231,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The same file under a seal that fits its header as it now reads.
+/// The same file with the checksum recomputed.
 #[cfg(test)]
 pub(super) fn resealed(file: &str) -> String {
     let (line, body) = file.split_once('\n').expect("a header line");

@@ -1,5 +1,5 @@
-//! A server's part of the search index, beside its tools: it saves the next start the work of making it. It may be
-//! deleted at any time; one that is damaged, or made from anything else, is made again and replaced.
+//! A server's part of the search index, cached beside its tools to speed up the next start. It may be deleted at any time;
+//! one that is damaged, or was built from other tools, is rebuilt and replaced.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use super::{CacheError, MAX_FILE_BYTES, SchemaCache, file_error};
 
 pub(super) const FILE: &str = "index.bin";
 
-/// What the file starts with: the layout of these parts, not of what is kept.
+/// The file signature: the version of this container, not of its content.
 const MAGIC: &[u8; 8] = b"METAIDX1";
 
 impl SchemaCache {
-    /// The part that was kept under this recipe, if it is there and whole.
+    /// The cached part for this key, if there is one and it is valid.
     pub fn read_part(&self, server: &str, cache_key: &IndexCacheKey) -> Option<Vec<u8>> {
         let folder = self.server_folder(server).ok()??;
         let mut bytes = folder.open(FILE).ok()??.read(MAX_FILE_BYTES).ok()?;
@@ -24,7 +24,7 @@ impl SchemaCache {
         Some(bytes)
     }
 
-    /// Keeps a part in the place of any other.
+    /// Writes a part, replacing any other.
     pub fn write_part(
         &self,
         server: &str,
@@ -42,14 +42,14 @@ impl SchemaCache {
     }
 }
 
-/// Where the part starts in a file that is whole and of this recipe.
+/// Where the part starts in a valid file with this key.
 fn content(bytes: &[u8], cache_key: &IndexCacheKey) -> Option<usize> {
     let rest = bytes.strip_prefix(MAGIC)?.strip_prefix(&cache_key.0[..])?;
     let (digest, part) = rest.split_first_chunk::<32>()?;
     (Sha256::digest(part)[..] == digest[..]).then_some(bytes.len() - part.len())
 }
 
-/// Searches what any bytes would give; for fuzzing.
+/// Searches an index made of arbitrary bytes; for fuzzing.
 pub(super) fn survive(data: &[u8]) {
     let mut listing = Listing::new();
     let page = listing.page(br#"{"tools":[{"name":"read_file"},{"name":"send"}]}"#);

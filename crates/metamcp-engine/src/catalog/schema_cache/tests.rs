@@ -1,4 +1,4 @@
-//! The cache on a real disk: damage, traps, rivals.
+//! The cache on a real disk: damage, traps, concurrent writers.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -58,10 +58,10 @@ fn write(home: &Home, server: &str, list: &ServerTools, now: u64) -> Written {
 }
 
 #[test]
-fn what_is_written_comes_back() {
+fn a_written_list_is_read_back() {
     let home = home();
     assert!(matches!(home.cache.read("files", NOW), Ok(Lookup::Missing)));
-    assert!(!home.directory.path().join(".metamcp").exists(), "looking makes nothing");
+    assert!(!home.directory.path().join(".metamcp").exists(), "reading creates nothing");
     let list = tools(&["read", "write"]);
     assert_eq!(write(&home, "files", &list, NOW), Written::Replaced);
     let header = home.cache.read_header("files", NOW).unwrap().found().unwrap();
@@ -85,7 +85,7 @@ fn what_is_written_comes_back() {
 }
 
 #[test]
-fn only_a_difference_is_written() {
+fn an_unchanged_list_is_not_rewritten() {
     let home = home();
     let list = tools(&["a", "b"]);
     write(&home, "s", &list, NOW);
@@ -118,7 +118,7 @@ fn only_a_difference_is_written() {
 }
 
 #[test]
-fn age_is_told_by_the_clock_that_is_handed_in() {
+fn age_is_measured_by_the_given_clock() {
     let home = home();
     write(&home, "s", &tools(&["a"]), NOW);
     let header = home.cache.read_header("s", NOW).unwrap().found().unwrap();
@@ -169,7 +169,7 @@ fn a_damaged_header_is_noticed_without_the_body() {
     let Lookup::Quarantined { to, reason } = home.cache.read_header("s", 7).unwrap() else {
         panic!("not noticed")
     };
-    assert_eq!(reason, "the header does not match its seal");
+    assert_eq!(reason, "the header does not match its checksum");
     assert_eq!(to, home.folder("s").join("schema.json.corrupt-0000000000007"));
 }
 
@@ -199,12 +199,12 @@ fn too_large_a_file_is_not_read() {
 }
 
 #[test]
-fn traps_neither_hang_nor_leak_nor_stop_a_write() {
+fn pipes_links_and_directories_in_place_of_the_file_neither_hang_nor_leak() {
     let list = tools(&["a"]);
     let elsewhere = tempfile::tempdir().unwrap();
     fs::write(elsewhere.path().join("schema.json"), "theirs").unwrap();
 
-    // In the place of the file: a pipe, a directory with something in it, a link.
+    // In place of the file: a pipe, a non-empty directory, a symlink.
     for trap in ["pipe", "directory", "link", "dangling"] {
         let home = home();
         fs::create_dir_all(home.folder("s")).unwrap();
@@ -223,7 +223,7 @@ fn traps_neither_hang_nor_leak_nor_stop_a_write() {
         assert!(home.cache.read("s", NOW).unwrap().found().is_some(), "{trap}");
     }
 
-    // In the place of a folder: a file is moved aside, a link is refused.
+    // In place of a folder: a file is moved aside, a symlink is refused.
     let home = home();
     fs::create_dir_all(home.folder("s").parent().unwrap()).unwrap();
     fs::write(home.folder("s"), "random").unwrap();
@@ -237,7 +237,7 @@ fn traps_neither_hang_nor_leak_nor_stop_a_write() {
     assert!(home.cache.write_if_changed("t", &list, None, NOW).is_err());
     assert_eq!(fs::read_to_string(elsewhere.path().join("schema.json")).unwrap(), "theirs");
 
-    // In the place of the cache, and of the home.
+    // In place of the cache folder, and of the home.
     let random = tempfile::tempdir().unwrap();
     fs::create_dir(random.path().join("h")).unwrap();
     fs::write(random.path().join("h/cache"), [0xff; 100]).unwrap();
@@ -253,7 +253,7 @@ fn traps_neither_hang_nor_leak_nor_stop_a_write() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_is_an_error_and_no_more() {
+fn a_read_only_directory_is_an_error_without_side_effects() {
     let home = home();
     write(&home, "s", &tools(&["a"]), NOW);
     if nix::unistd::Uid::effective().is_root() {
@@ -267,7 +267,7 @@ fn a_directory_that_cannot_be_written_is_an_error_and_no_more() {
 }
 
 #[test]
-fn names_cannot_leave_the_cache() {
+fn names_cannot_escape_the_cache() {
     let home = home();
     for server in ["../../../esc", "/abs", "..", "a/b", "", "nul\0"] {
         assert_eq!(write(&home, server, &tools(&["a"]), NOW), Written::Replaced);
@@ -278,7 +278,7 @@ fn names_cannot_leave_the_cache() {
 }
 
 #[test]
-fn a_plain_name_is_its_folders_and_no_two_names_share_one() {
+fn safe_names_are_used_unchanged_and_no_two_names_share_a_folder() {
     for plain in ["files", "github", "a", "my-server_2", "server-memory", "7"] {
         assert_eq!(folder_name(plain), plain);
     }
@@ -319,7 +319,7 @@ fn a_plain_name_is_its_folders_and_no_two_names_share_one() {
 }
 
 #[test]
-fn what_was_kept_for_another_configuration_of_the_name_is_not_used() {
+fn the_cache_of_another_configuration_with_the_same_name_is_not_used() {
     let home = home();
     let (one, other) = (
         Server { name: "s", made_by: Some("npx a") },
@@ -329,8 +329,8 @@ fn what_was_kept_for_another_configuration_of_the_name_is_not_used() {
     home.cache.write_if_changed(one, &list, None, NOW).unwrap();
     assert!(matches!(home.cache.read(other, NOW), Ok(Lookup::Missing)));
     assert!(matches!(home.cache.read_header(other, NOW), Ok(Lookup::Missing)));
-    assert!(home.cache.read(one, NOW).unwrap().found().is_some(), "a look harms nothing");
-    // The other replaces it, also with the same tools, and nothing is called damaged.
+    assert!(home.cache.read(one, NOW).unwrap().found().is_some(), "reading changes nothing");
+    // The other configuration replaces it, also with the same tools, and nothing counts as damaged.
     let same = home.cache.write_if_changed(other, &list, None, NOW + 1).unwrap();
     assert_eq!(same, Written::Replaced);
     home.cache.write_if_changed(other, &others, None, NOW + 2).unwrap();
@@ -341,7 +341,7 @@ fn what_was_kept_for_another_configuration_of_the_name_is_not_used() {
 }
 
 #[test]
-fn folders_of_older_versions_go_once_their_server_is_known() {
+fn folders_named_by_older_versions_are_removed_for_known_servers() {
     let home = home();
     write(&home, "files", &tools(&["a"]), NOW);
     let cache = home.folder("files").parent().unwrap().to_owned();
@@ -361,7 +361,7 @@ fn folders_of_older_versions_go_once_their_server_is_known() {
 }
 
 #[test]
-fn eight_writers_never_show_half_a_file() {
+fn concurrent_writers_never_expose_a_partial_file() {
     let home = home();
     let lists = [tools(&["a"]), tools(&["a", "b", "c"]), tools(&["z"])];
     let done = AtomicBool::new(false);
@@ -404,7 +404,7 @@ fn eight_writers_never_show_half_a_file() {
 }
 
 #[test]
-fn sweeping_takes_only_what_is_old_unknown_and_ours() {
+fn a_sweep_removes_only_old_caches_of_unknown_servers() {
     let home = home();
     for server in ["known", "young", "gone"] {
         write(&home, server, &tools(&["a"]), NOW);
@@ -442,12 +442,12 @@ fn sweeping_takes_only_what_is_old_unknown_and_ours() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_survived(bytes: Vec<u8>) {
+    fn arbitrary_bytes_do_not_panic(bytes: Vec<u8>) {
         fuzz_cache(&bytes);
     }
 
     #[test]
-    fn any_list_is_survived(names in prop::collection::vec("[a-c]{0,3}", 0..5), body in "[\\[\\]{}\":,a-z0-9\\\\]{0,40}") {
+    fn arbitrary_lists_do_not_panic(names in prop::collection::vec("[a-c]{0,3}", 0..5), body in "[\\[\\]{}\":,a-z0-9\\\\]{0,40}") {
         let list: Vec<_> = names.iter().map(|name| format!("{{\"name\":\"{name}\",\"x\":[{body}]}}")).collect();
         fuzz_cache(format!("{{\"tools\":[{}]}}", list.join(",")).as_bytes());
     }

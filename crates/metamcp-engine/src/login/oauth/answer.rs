@@ -1,33 +1,32 @@
-//! What comes back: the person with a code, the server with tokens or a refusal, a name of our own. Read with bounds, and
-//! more kindly than the SDK does where servers differ and nothing depends on it.
+//! Parses callbacks, token responses and registrations. Bounded, and more lenient than the SDK where servers differ in
+//! ways that do not matter.
 
 use serde_json::{Value, json};
 
 use super::{Client, MAX_TEXT, Method, OAuthError, unescaped};
 
-/// Longest lifetime of a token that is believed, in seconds: a year.
-const LONGEST_LIFE: u64 = 365 * 24 * 3600;
+/// Longest token lifetime accepted, in seconds: a year.
+const MAX_LIFETIME: u64 = 365 * 24 * 3600;
 
-/// What a visit at our callback means.
+/// What a request to the callback means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Callback {
-    /// Somebody else's, or made up: the login goes on waiting.
+    /// Not from this flow: the login goes on waiting.
     Stray,
-    /// The person agreed.
+    /// Authorization was granted.
     Code {
-        /// What is good for tokens.
         code: String,
-        /// Who says so, where it is said.
+        /// The `iss` parameter.
         issuer: Option<String>,
     },
-    /// The person or the server did not.
+    /// The user or the server refused.
     Refused(String),
 }
 
-/// Reads the query of a visit.
+/// Parses the query of a callback.
 pub fn callback(query: &str, state: &str) -> Callback {
     let names = ["state", "code", "iss", "error", "error_description"];
-    // Said twice means nothing.
+    // A repeated parameter makes the query ambiguous.
     let Some([shown, code, issuer, error, description]) = fields(query, names) else {
         return Callback::Stray;
     };
@@ -40,11 +39,11 @@ pub fn callback(query: &str, state: &str) -> Callback {
             Callback::Refused(words.chars().filter(|c| !c.is_control()).take(200).collect())
         }
         (Some(code), None) if !code.is_empty() => Callback::Code { code, issuer },
-        _ => Callback::Refused("the answer holds no code".into()),
+        _ => Callback::Refused("the response contains no code".into()),
     }
 }
 
-/// The values of these names in a query; nothing if one of them stands there twice.
+/// The values of these parameters; nothing if one of them is repeated.
 pub fn fields<const N: usize>(query: &str, names: [&str; N]) -> Option<[Option<String>; N]> {
     let mut fields = [const { None }; N];
     for pair in query.split('&').take(64) {
@@ -59,26 +58,24 @@ pub fn fields<const N: usize>(query: &str, names: [&str; N]) -> Option<[Option<S
     Some(fields)
 }
 
-/// Compares without telling by the time it takes where they differ.
+/// Compares in constant time.
 fn same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }
 
-/// What lets us in.
+/// A token response.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tokens {
-    /// Shown with every request.
     pub access: String,
-    /// Brings the next one.
     pub refresh: Option<String>,
-    /// How long the first is good, in seconds.
+    /// Lifetime of the access token, in seconds.
     pub expires_in: Option<u64>,
-    /// The rights it has, where the server says.
+    /// The granted scopes, if the server named them.
     pub scopes: Option<Vec<String>>,
 }
 
 impl Tokens {
-    /// The same as a server should write it.
+    /// As a standard token response.
     pub fn document(&self) -> Value {
         let mut document = json!({ "access_token": self.access, "token_type": "bearer" });
         if let Some(refresh) = &self.refresh {
@@ -94,18 +91,18 @@ impl Tokens {
     }
 }
 
-/// Why there are no tokens.
+/// Why no tokens were issued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GrantError {
-    /// The grant is used up or withdrawn: only a new login helps.
+    /// The grant is used up or revoked: only a new login helps.
     Invalid(String),
-    /// We are not known there any more.
+    /// The client ID is no longer valid.
     UnknownClient,
-    /// The server could not; another time it may.
+    /// A temporary failure.
     Later(String),
 }
 
-/// Reads the answer to a form.
+/// Parses a token response.
 pub fn tokens(status: u16, document: &[u8]) -> Result<Tokens, GrantError> {
     let value: Value = serde_json::from_slice(document).unwrap_or_default();
     let text = |name: &str| {
@@ -128,10 +125,10 @@ pub fn tokens(status: u16, document: &[u8]) -> Result<Tokens, GrantError> {
     }
     let later = |why: &str| GrantError::Later(why.to_owned());
     let access = text("access_token").filter(|token| !token.contains(' '));
-    let access = access.ok_or_else(|| later("its answer holds no token"))?;
+    let access = access.ok_or_else(|| later("its response contains no token"))?;
     let kind = text("token_type").unwrap_or_else(|| "bearer".to_owned());
     if !kind.eq_ignore_ascii_case("bearer") {
-        return Err(later("its token is of an unknown type"));
+        return Err(later("its token has an unknown type"));
     }
     let expires_in = value.get("expires_in").and_then(|life| match life {
         Value::String(text) => text.parse().ok(),
@@ -140,12 +137,12 @@ pub fn tokens(status: u16, document: &[u8]) -> Result<Tokens, GrantError> {
     Ok(Tokens {
         access,
         refresh: text("refresh_token"),
-        expires_in: expires_in.map(|life: u64| life.min(LONGEST_LIFE)),
+        expires_in: expires_in.map(|life: u64| life.min(MAX_LIFETIME)),
         scopes: text("scope").map(|scope| scope.split_whitespace().map(str::to_owned).collect()),
     })
 }
 
-/// What a server says when it refuses something, in bounds.
+/// The error in a response, bounded.
 pub fn refusal(status: u16, document: &[u8]) -> String {
     let value: Value = serde_json::from_slice(document).unwrap_or_default();
     let text = |name: &str| value.get(name).and_then(Value::as_str);
@@ -157,19 +154,19 @@ pub fn refusal(status: u16, document: &[u8]) -> String {
     words.chars().filter(|c| !c.is_control()).take(200).collect()
 }
 
-/// Reads the answer to a registration.
+/// Parses a registration response.
 pub fn registered(document: &[u8]) -> Result<Client, OAuthError> {
-    const WHAT: &str = "authorization server's answer to our registration";
+    const WHAT: &str = "response to the client registration";
     let value: Value = serde_json::from_slice(document)
-        .map_err(|_| OAuthError::document(WHAT, "it is no JSON"))?;
+        .map_err(|_| OAuthError::document(WHAT, "it is not JSON"))?;
     let text = |name: &str| value.get(name)?.as_str().filter(|text| text.len() <= MAX_TEXT);
     let id = text("client_id").filter(|id| !id.is_empty());
-    let id = id.ok_or_else(|| OAuthError::document(WHAT, "it gives us no name"))?;
+    let id = id.ok_or_else(|| OAuthError::document(WHAT, "it contains no client_id"))?;
     let secret = text("client_secret").filter(|secret| !secret.is_empty());
     let stated = text("token_endpoint_auth_method").and_then(Method::named);
     let method = match (secret, stated) {
         (None, _) => Method::None,
-        // A key is for whoever has one, and nobody asked us for ours.
+        // `private_key_jwt` works only with a key the operator configured, which is not the case here.
         (Some(_), Some(Method::Key) | None) => Method::Basic,
         (Some(_), Some(method)) => method,
     };
@@ -181,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_visit_counts_only_with_the_state() {
+    fn a_callback_counts_only_with_its_state() {
         let read = |query: &str| callback(query, "s3");
         let code = |issuer: Option<&str>| Callback::Code {
             code: "c/1".to_owned(),
@@ -228,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_in_bounds() {
+    fn a_refusal_is_bounded() {
         let long = format!(r#"{{"error":"no","error_description":"a\nb{}"}}"#, "c".repeat(500));
         assert!(refusal(400, long.as_bytes()).starts_with("no: abccc"));
         assert_eq!(refusal(400, long.as_bytes()).len(), 200);
@@ -237,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_our_own() {
+    fn a_registration_is_parsed() {
         let client = registered(br#"{"client_id":"c","client_secret":"s","token_endpoint_auth_method":"client_secret_post"}"#);
         assert_eq!(client.unwrap().method, Method::Post);
         assert_eq!(registered(br#"{"client_id":"c"}"#).unwrap().method, Method::None);

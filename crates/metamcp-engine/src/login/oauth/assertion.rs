@@ -1,11 +1,11 @@
-//! What a client signs that proves itself with a key in place of a secret.
+//! The claims of a client assertion (`private_key_jwt`).
 
 use serde_json::{Value, json};
 
-/// How long it is good, in seconds: it is used at once, by servers whose clocks may differ a little.
-const LIFE: u64 = 120;
+/// Lifetime in seconds: used at once, by servers whose clocks may differ a little.
+const LIFETIME: u64 = 120;
 
-/// The claims to sign: who we are, for whom it is, and that it is this one. `now` is in seconds since 1970.
+/// The claims to sign: client, audience, unique id, expiry. `now` is in seconds since 1970.
 pub fn assertion(client: &str, issuer: &str, unique: &str, now: u64) -> Value {
     json!({
         "iss": client,
@@ -13,7 +13,7 @@ pub fn assertion(client: &str, issuer: &str, unique: &str, now: u64) -> Value {
         "aud": issuer,
         "jti": unique,
         "iat": now,
-        "exp": now.saturating_add(LIFE),
+        "exp": now.saturating_add(LIFETIME),
     })
 }
 
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_from_us_for_one_server_and_for_a_short_time() {
+    fn an_assertion_names_one_audience_and_expires_soon() {
         let expected = json!({"iss": "c", "sub": "c", "aud": "https://i", "jti": "u", "iat": 1000, "exp": 1120});
         assert_eq!(assertion("c", "https://i", "u", 1000), expected);
     }

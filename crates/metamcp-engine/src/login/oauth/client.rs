@@ -1,34 +1,28 @@
-//! As whom we ask, and for which rights.
+//! The OAuth client and the scopes it requests.
 
 use metamcp_config::config::Login;
 use metamcp_types::secret::Secret;
 
-/// As whom we ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
-    /// Our name there.
     pub id: String,
-    /// The secret that belongs to it.
     pub secret: Option<String>,
-    /// How we prove ourselves.
     pub method: Method,
 }
 
-/// How a client proves itself.
+/// Client authentication methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// It does not: PKCE is enough.
+    /// Public client: PKCE is enough.
     None,
-    /// In a header.
     Basic,
-    /// In the form.
     Post,
-    /// By a signature, made anew each time.
+    /// A signed assertion for each request.
     Key,
 }
 
 impl Method {
-    /// The word on the wire.
+    /// The name in the protocol.
     pub fn word(self) -> &'static str {
         match self {
             Method::None => "none",
@@ -38,7 +32,6 @@ impl Method {
         }
     }
 
-    /// By its word.
     pub fn named(word: &str) -> Option<Method> {
         let all = [Method::None, Method::Basic, Method::Post, Method::Key];
         all.into_iter().find(|method| method.word() == word)
@@ -46,7 +39,7 @@ impl Method {
 }
 
 impl Client {
-    /// The one that the operator wrote down; the server's own list says how it proves itself.
+    /// The configured client; the server's list decides on the authentication method.
     pub fn written(login: &Login, methods: &[&str]) -> Option<Client> {
         let id = login.client_id.clone()?;
         let secret = login.client_secret.as_ref().map(Secret::expose).map(str::to_owned);
@@ -60,15 +53,15 @@ impl Client {
         Some(Client { id, secret: secret.filter(|_| method != Method::Key), method })
     }
 
-    /// One that is known by a document on the web.
+    /// A client identified by a metadata document.
     pub fn described(document: &str) -> Client {
         Client { id: document.to_owned(), secret: None, method: Method::None }
     }
 }
 
-/// The rights that are asked for: those the server named in its challenge, together with those we have; else those we
-/// have, those the operator wants, or those its description names, the first there are; and those the operator wants in
-/// any case. `offered` are those of the challenge where there is one, else those of the description.
+/// The scopes to request: those of the server's challenge together with the granted ones; else the first there are of the
+/// granted, the configured and those in the metadata; and the configured ones in any case. `offered` are the scopes of
+/// the challenge, or of the metadata if there is none.
 pub fn scopes(
     challenged: bool,
     granted: &[String],
@@ -95,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_prove_themselves_as_the_server_wants() {
+    fn the_server_decides_the_authentication_method() {
         let mut login = Login { client_id: Some("c".into()), ..Login::default() };
         let method =
             |login: &Login, methods: &[&str]| Client::written(login, methods).unwrap().method;
@@ -111,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn no_right_is_asked_for_that_nobody_named() {
+    fn no_scope_is_requested_that_nobody_named() {
         let texts =
             |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let (nothing, read) = (Login::default(), texts(&["read"]));

@@ -1,11 +1,11 @@
-//! Addresses of an authorization server, which are a stranger's word: the SDK takes them as they are.
+//! Addresses of an authorization server are untrusted, and the SDK accepts them as they are.
 
 use super::OAuthError;
 use metamcp_types::web::Address;
 
-/// The address that stands under this name, if it leads nowhere that anybody could listen.
+/// Parses the endpoint under this name; it must be encrypted or local.
 pub fn endpoint(name: &str, text: &str) -> Result<Address, OAuthError> {
-    const WHAT: &str = "authorization server's description";
+    const WHAT: &str = "authorization server metadata";
     let address = Address::parse(text)
         .map_err(|error| OAuthError::document(WHAT, format!("its {name} {error}")))?;
     if !address.is_confidential() {
@@ -66,14 +66,14 @@ mod tests {
         for text in refused {
             assert!(endpoint("authorization_endpoint", text).is_err(), "{text:?}");
         }
-        // What looks like a command within an address is one argument of one program, and no shell sees it.
+        // What looks like a shell command in an address is one argument of one program; no shell is involved.
         let quoted = endpoint("authorization_endpoint", "https://i/$(id)").unwrap();
         assert!(quoted.to_string().starts_with("https://i/"));
         assert!(endpoint("token_endpoint", "http://127.0.0.1:1/t").is_ok());
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_name() {
+    fn errors_name_the_endpoint() {
         let told = |text| endpoint("token_endpoint", text).unwrap_err().to_string();
         assert!(told("http://i/t").contains("its token_endpoint is not encrypted"));
         assert!(told("ftp://i/t").contains("its token_endpoint is not an address"));

@@ -1,9 +1,9 @@
-//! Forms for tokens as they go out: what the SDK filled in, with what it does not know.
+//! Corrections to the SDK's token request forms.
 
 use super::escaped;
 
-/// The form with the resource written exactly as its server writes it, and with a signed proof in place of name and secret.
-/// An empty secret is none.
+/// The form with the resource exactly as its server spells it, and a client assertion in place of id and secret. An empty
+/// secret is dropped.
 pub fn amended(form: &str, resource: Option<&str>, proof: Option<&str>) -> String {
     let kept = |pair: &&str| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_form_says_what_it_said_and_what_was_missing() {
+    fn a_form_is_corrected_and_otherwise_unchanged() {
         let form =
             "grant_type=refresh_token&client_id=c&client_secret=&resource=https%3A%2F%2Fr%2F";
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What is remembered of a registry, against registries that fail, stall or lie.
+//! The registry cache, against registries that fail, stall or lie.
 
 use std::net::TcpListener;
 
@@ -27,7 +27,7 @@ fn cache(base: &str, synced: u64, candidates: Vec<Candidate>) -> RegistryCache {
 }
 
 #[test]
-fn a_server_is_remembered_once_and_as_it_was_last_said() {
+fn a_server_is_cached_once_in_its_latest_version() {
     let mut gathered = Gathered::of(vec![server("a"), server("b"), server("a")]);
     let newer = Candidate { description: "newer".to_owned(), ..server("b") };
     gathered.take(newer.clone());
@@ -36,14 +36,14 @@ fn a_server_is_remembered_once_and_as_it_was_last_said() {
 }
 
 #[test]
-fn what_is_remembered_is_bounded_in_bytes() {
+fn the_cache_is_bounded_in_bytes() {
     let mut gathered = Gathered::of(vec![server("a")]);
-    gathered.bytes = MOST_BYTES - 10;
+    gathered.bytes = MAX_BYTES - 10;
     gathered.take(server("b"));
     assert_eq!(gathered.all, [server("a")]);
 }
 
-/// Answers the requests to come, each with one of these bodies and the last with nothing.
+/// Answers one request with each of these bodies, and then no more.
 fn answering(bodies: Vec<String>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
@@ -74,7 +74,7 @@ fn page_of(names: &[&str], next: Option<&str>) -> String {
 }
 
 #[tokio::test]
-async fn a_first_look_that_failed_halfway_leaves_nothing_double() {
+async fn a_first_sync_that_failed_halfway_leaves_no_duplicates() {
     let first = page_of(&["a/one", "a/two"], Some("more"));
     let base =
         answering(vec![first.clone(), String::new(), first, page_of(&["a/two", "a/three"], None)]);
@@ -89,27 +89,27 @@ async fn a_first_look_that_failed_halfway_leaves_nothing_double() {
 }
 
 #[tokio::test]
-async fn a_slow_registry_is_answered_for_by_what_is_remembered() {
+async fn a_slow_registry_is_served_from_the_cache() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let base = format!("http://{}", silent.local_addr().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let registry = registry(&base, &folder.path().join("home"));
     registry.cache_file.save(&cache(&base, 1, vec![server("a")])).unwrap();
     let end = tokio::time::Instant::now() + Duration::from_secs(60);
-    // The file may take longer to read than the first patience lasts.
+    // Reading the file may take longer than the first timeout.
     loop {
         let (known, note) = registry.candidates_within(Duration::from_millis(50)).await;
         if !known.is_empty() {
             assert_eq!(known.as_slice(), [server("a")]);
-            assert!(note.unwrap().contains("what is remembered of it is used"));
+            assert!(note.unwrap().contains("its cached list is used"));
             return;
         }
-        assert!(tokio::time::Instant::now() < end, "nothing is remembered");
+        assert!(tokio::time::Instant::now() < end, "nothing is cached");
     }
 }
 
 #[test]
-fn a_snapshot_is_believed_no_more_than_a_registry() {
+fn a_snapshot_is_trusted_no_more_than_a_registry() {
     let folder = tempfile::tempdir().unwrap();
     let base = "https://registry.example.com";
     let registry = registry(base, &folder.path().join("home"));
@@ -125,7 +125,7 @@ fn a_snapshot_is_believed_no_more_than_a_registry() {
     assert!(taken.iter().all(|one| one.source == Source::Registry(base.to_owned())));
 }
 
-/// A server of this registry, installed.
+/// An installed server of this registry.
 fn install(home: &Path, base: &str, name: &str) -> Store {
     let store = Store::new(home);
     let candidate = Candidate { source: Source::Registry(base.to_owned()), ..server(name) };
@@ -141,14 +141,14 @@ fn withheld(store: &Store) -> Option<String> {
     let record = store.record("one").unwrap();
     let config = crate::provision::installed(store.home()).remove(0).0;
     let is_used = config.is_enabled();
-    assert_eq!(is_used, record.quarantine.is_none(), "what is withheld is not used");
+    assert_eq!(is_used, record.quarantine.is_none(), "a withheld server is not used");
     if let ServerState::Withheld { cure, .. } = &config.state {
         assert!(cure.contains("metamcp provisioned accept one"), "{cure}");
     }
     record.quarantine
 }
 
-/// A page on which a server was taken back with these words.
+/// A page with a withdrawn server and this message.
 fn taken_back(name: &str, message: &str) -> String {
     let mut page: Value = serde_json::from_str(&page_of(&[name], None)).unwrap();
     page["servers"][0]["_meta"] = serde_json::json!({
@@ -158,7 +158,7 @@ fn taken_back(name: &str, message: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_a_registry_took_back_is_withheld_until_a_person_has_looked_at_it() {
+async fn a_withdrawn_server_is_withheld_until_a_person_accepts_it() {
     let base = answering(vec![
         page_of(&["a/one", "a/two"], None),
         taken_back("a/one", "malware"),
@@ -173,24 +173,24 @@ async fn what_a_registry_took_back_is_withheld_until_a_person_has_looked_at_it()
     assert_eq!(withheld(&store), None);
     registry.refresh_now().await;
     assert_eq!(withheld(&store).as_deref(), Some("its registry took it back: malware"));
-    assert!(crate::provision::changed_file(&home).exists(), "gateways that run are told");
+    assert!(crate::provision::changed_file(&home).exists(), "running gateways are notified");
     let prefix = store.record("one").unwrap().plan.prefix;
     assert!(Path::new(&prefix).is_dir(), "nothing is removed");
     let seen = store.record("one").unwrap();
     store.accept(&seen).unwrap();
     assert_eq!(withheld(&store), None);
-    // The same again is what was looked at; something else is not.
+    // The accepted reason stays accepted; another one does not.
     registry.refresh_now().await;
     assert_eq!(withheld(&store), None);
     registry.refresh_now().await;
     assert_eq!(withheld(&store).as_deref(), Some("its registry took it back: worse malware"));
-    // A yes to what was shown before is none to this.
+    // Accepting an earlier reason does not accept this one.
     store.accept(&seen).unwrap();
     assert!(withheld(&store).is_some());
 }
 
 #[tokio::test]
-async fn what_a_registry_drops_without_a_word_is_withheld_once_all_of_it_was_read() {
+async fn a_server_missing_from_a_full_sync_is_withheld() {
     let odd = r#"{"server": {"name": "a/one", "description": "x", "packages": []}}"#;
     let unusable = format!(r#"{{"servers": [{odd}], "metadata": {{}}}}"#);
     let base = answering(vec![
@@ -207,17 +207,17 @@ async fn what_a_registry_drops_without_a_word_is_withheld_once_all_of_it_was_rea
     registry.refresh_now().await;
     let store = install(&home, &base, "a/one");
     let age = async |registry: &Registry| {
-        registry.state.lock().await.cache.whole -= ALL_AGAIN;
+        registry.state.lock().await.cache.whole -= FULL_SYNC_MS;
     };
-    // Only what changed was asked for: it need not be among that.
+    // An incremental sync says nothing about it.
     registry.refresh_now().await;
     assert_eq!(withheld(&store), None);
-    // Half of a registry is no registry.
+    // A failed full sync changes nothing.
     age(&registry).await;
     let (known, note) = registry.refresh_now().await;
     assert!(known == 2 && note.is_some(), "what was known stays");
     assert_eq!(withheld(&store), None);
-    // It is there, although nothing of it can be had from here any more.
+    // Listed, although it can no longer be installed here.
     registry.refresh_now().await;
     assert_eq!(withheld(&store), None);
     age(&registry).await;
@@ -226,7 +226,7 @@ async fn what_a_registry_drops_without_a_word_is_withheld_once_all_of_it_was_rea
 }
 
 #[test]
-fn what_a_snapshot_takes_back_is_withheld_too() {
+fn a_server_withdrawn_by_a_snapshot_is_withheld_too() {
     let folder = tempfile::tempdir().unwrap();
     let (home, base) = (folder.path().join("home"), "https://registry.example.com");
     let store = install(&home, base, "a/one");

@@ -1,4 +1,4 @@
-//! An installed server as the gateway uses it: its command, its variables, its walls.
+//! The configuration of an installed server: its command, its variables, its sandbox.
 
 use std::path::{Path, PathBuf};
 
@@ -14,8 +14,8 @@ use metamcp_types::secret::{Reference, Secret};
 use super::{Record, install};
 use crate::secrets::arguments;
 
-/// It gets the variables that were agreed to, and no others: as the person gave them, else from our own environment,
-/// else as its publisher fills them in.
+/// It gets the approved variables and no others: the person's values, else from our own environment, else the publisher's
+/// defaults.
 pub(in crate::provision) fn server_config(record: &Record) -> ServerConfig {
     let plan = &record.plan;
     let (command, args, secret_arguments) = command_line(record);
@@ -33,13 +33,13 @@ pub(in crate::provision) fn server_config(record: &Record) -> ServerConfig {
         }
     }
     if plan.kind == Kind::Pypi {
-        // Compiled code beside the installed would be code that nobody agreed to.
+        // Byte code written beside the package would be code that nobody approved.
         given.push((
             "PYTHONDONTWRITEBYTECODE".to_owned(),
             Secret::new("PYTHONDONTWRITEBYTECODE", "1"),
         ));
     }
-    // What was installed for a model gets what it was agreed to get.
+    // An installed server gets only what was approved.
     config.pass_env = PassEnv::Least;
     config.origin = ServerOrigin::Provisioned;
     config.in_container = plan.kind == Kind::Oci;
@@ -92,12 +92,12 @@ pub(in crate::provision) fn server_config(record: &Record) -> ServerConfig {
     config
 }
 
-/// The command line, in which secrets are only named: they are looked up when the server starts, and handed to it by a
-/// program of ours that is in front of its own. A server without any is run as it is.
+/// The command line, with secrets as placeholders: they are resolved when the server starts, and passed to it by a launcher
+/// of ours. A server without secrets runs directly.
 fn command_line(record: &Record) -> (String, Vec<String>, Option<SecretArguments>) {
     let mut words = record.argv.clone();
     let mut values = Vec::new();
-    // The program of a package is the first word after what runs it; that of Python is run by its own first line.
+    // An npm package's program is the first word after its runtime; a Python program has a shebang.
     let (runtime, own) = match record.plan.kind {
         Kind::Npm => (Some(Runtime::Node), 1),
         Kind::Pypi => (Some(Runtime::Python), 0),
@@ -128,51 +128,49 @@ fn command_line(record: &Record) -> (String, Vec<String>, Option<SecretArguments
     (command, args, Some(SecretArguments { runtime, starter, values }))
 }
 
-/// The argument that is a secret, and what there is no way to but the command line: docker, or a program from `PyPI` that
-/// is none of Python. No such plan is carried out any more.
+/// A secret argument that could only be passed in the command line: to docker, or to a `PyPI` program that is not a Python
+/// script. Such plans are no longer installed.
 fn in_the_open(record: &Record) -> Option<(&str, &'static str)> {
     let name = secret_argument(&record.plan, &record.argv)?;
     let program = record.argv.first().map(Path::new);
-    // Of one that is not there, something else is told.
+    // A missing program has its own error.
     let is_foreign = |program: &Path| program.is_file() && !install::is_python(program);
     match record.plan.kind {
         Kind::Oci => Some((name, "docker")),
         Kind::Pypi if program.is_some_and(is_foreign) => {
-            Some((name, "a program that is none of Python"))
+            Some((name, "a program that is not a Python script"))
         }
         Kind::Npm | Kind::Pypi | Kind::Remote => None,
     }
 }
 
-/// Whether an argument is a secret: by what is known of it, or by what was agreed to be put there.
+/// Whether an argument is a secret: by its declaration, or by the approved value.
 pub(in crate::provision) fn takes_secrets(plan: &Plan, consent: &Consent) -> bool {
     plan.asked.iter().any(Input::is_secret) || secret_argument(plan, &consent.argv).is_some()
 }
 
-/// The first argument whose value is a secret.
 fn secret_argument<'p>(plan: &'p Plan, argv: &[String]) -> Option<&'p str> {
     let asked = argv.iter().enumerate().filter_map(|(at, word)| Some((plan.asked_at(at)?, word)));
     let mut secrets = asked.filter(|(input, word)| secret(input, word).is_some());
     secrets.next().map(|(input, _)| input.name.as_str())
 }
 
-/// What a word of the command line is, if it is a secret or says where one is.
+/// The secret in a word of the command line, or the reference to one.
 fn secret(input: &Input, word: &str) -> Option<Secret> {
     if secret_ref(word).is_some() {
         return Some(Secret::reference(&*input.name, word));
     }
     if Reference::is_one(word) {
-        // What a person types into a client is not looked up: it may be a model that types.
+        // A value typed into a client is not resolved as a reference: a model may have typed it.
         let is_theirs = input.is_secret() && input.default.as_deref() != Some(word);
         return is_theirs.then(|| Secret::reference(&*input.name, word));
     }
-    // Records from before secrets were put away have them as they are.
+    // Older records contain secrets in plain text.
     let is_place = Path::new(word).is_absolute() && Path::new(word).exists();
     (input.is_worth_keeping(word) && !is_place).then(|| Secret::new(&*input.name, word))
 }
 
-/// The value of a variable. Only the person can say where a secret is instead of what it is: looking it up can run a
-/// program.
+/// The value of a variable. Only the person may give a reference to a secret: resolving it can run a program.
 fn value(record: &Record, input: &Input) -> Option<Secret> {
     let name = &input.name;
     let given = record.values.iter().find(|(known, value)| known == name && !value.is_empty());
@@ -189,8 +187,8 @@ fn value(record: &Record, input: &Input) -> Option<Secret> {
     value.map(|value| Secret::new(name, value))
 }
 
-/// What it needs: its packages, the runtime, certificates; and to write, a folder of its own and what the person named. Its
-/// own package is not among that: a server that was talked into something could otherwise change itself for good.
+/// Its sandbox: it may read its packages, the runtime and certificates, and write its own folder and what the person named.
+/// Its own package is read-only: a compromised server could otherwise modify itself permanently.
 fn sandbox_policy(record: &Record) -> SandboxPolicy {
     let plan = &record.plan;
     let prefix = PathBuf::from(&plan.prefix);
@@ -212,8 +210,7 @@ fn sandbox_policy(record: &Record) -> SandboxPolicy {
 }
 
 impl Record {
-    /// The files and folders of the user's that it may read and change: what was named when it was installed, and what
-    /// was allowed since.
+    /// The user's files and folders that it may read and change: named at installation, or allowed since.
     pub fn granted(&self) -> Vec<PathBuf> {
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let mut all: Vec<PathBuf> =
@@ -224,7 +221,7 @@ impl Record {
         all
     }
 
-    /// What the person named for it that is too much to be opened for the sake of one word.
+    /// Values of the person that name too much to be granted, such as a home.
     pub fn too_much(&self) -> Vec<String> {
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let is_shut = |value: &String| {
@@ -237,8 +234,8 @@ impl Record {
     }
 }
 
-/// The values that a person chose for it. What its publisher fills in opens no door, nor does a variable of the user's
-/// that a publisher only named; those of our own list do.
+/// The values that a person chose. A publisher's default grants no access, nor does an environment variable that only the
+/// publisher named; those of our built-in list do.
 fn given(record: &Record) -> impl Iterator<Item = String> {
     let plan = &record.plan;
     let words = plan.given(&record.argv).map(str::to_owned);
@@ -250,9 +247,9 @@ fn given(record: &Record) -> impl Iterator<Item = String> {
     words.chain(variables)
 }
 
-/// The folder or file that a value names, if it is one: each as it is, and for a file that is yet to be written the
-/// folder it will be in. Never the whole disk, the user's home or what that is in, however they are spelt: one word
-/// would undo the walls. The folders beginning with a dot hold keys, so a file in one of them opens nothing else.
+/// The path that a value names, if it names one: as it is, and for a file that does not exist yet its folder. Never the
+/// whole disk, the user's home or a parent of it, however spelt: one word would defeat the sandbox. Dot folders contain
+/// keys, so a file in one of them grants nothing else.
 pub(super) fn named(value: &str, home: Option<&Path>) -> Option<PathBuf> {
     let path = Path::new(value);
     if !path.is_absolute() {

@@ -1,5 +1,5 @@
-//! Installed servers that their registry took back: kept from use until a person has looked at them. Nothing of them is
-//! removed. In a file of its own beside the record, so that nobody who writes the record loses it.
+//! Withheld servers: installed, but withdrawn by their registry. Nothing of them is removed. In a separate file beside the
+//! record, so that no writer of the record loses it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,20 +11,19 @@ use crate::files::Directory;
 
 const FILE: &str = "quarantine.json";
 
-/// Why a server is not used whose note is there and cannot be read: somebody had a reason to write it.
-const UNREADABLE: &str = "the note on why it should not be used cannot be read";
+/// The reason if the file exists but cannot be read: somebody had a reason to write it.
+const UNREADABLE: &str = "the reason why it is withheld cannot be read";
 
-/// What is in the file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Quarantine {
-    /// Why it is not used; nothing once a person has looked at it.
+    /// Why it is withheld; nothing once a person accepted it.
     why: Option<String>,
-    /// Reasons that a person has looked at, and that count no more.
+    /// Reasons that a person accepted.
     #[serde(default)]
     looked_at: BTreeSet<String>,
 }
 
-/// Why the server in this folder is not used, if it is not.
+/// Why the server in this folder is withheld, if it is.
 pub(super) fn why(folder: &Directory) -> Option<String> {
     match read::<Quarantine>(folder, FILE) {
         Some(noted) => noted.why,
@@ -33,7 +32,7 @@ pub(super) fn why(folder: &Directory) -> Option<String> {
 }
 
 impl Store {
-    /// Keeps a server from use, unless a person has looked at this very reason before. Whether it is news.
+    /// Withholds a server, unless a person has accepted this very reason before. Returns whether it is new.
     pub(in crate::provision) fn quarantine(
         &self,
         record: &Record,
@@ -49,7 +48,7 @@ impl Store {
         Ok(true)
     }
 
-    /// A person has looked at this reason; another one that came meanwhile stays.
+    /// A person accepted this reason; another one that came meanwhile stays.
     pub(super) fn release(&self, record: &Record, why: &str) -> Result<(), StoreError> {
         let folder = Directory::home_or_create(Path::new(&record.plan.prefix))?;
         let mut now: Quarantine = read(&folder, FILE).unwrap_or_default();
@@ -65,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_that_cannot_be_read_still_keeps_from_use() {
+    fn an_unreadable_reason_still_withholds_the_server() {
         let place = tempfile::tempdir().unwrap();
         let folder = Directory::home_or_create(place.path()).unwrap();
         assert_eq!(why(&folder), None);

@@ -1,4 +1,4 @@
-//! Plans that wait, a yes that is used once, what is installed.
+//! Pending plans, approvals that are used once, installed servers.
 
 use metamcp_config::config::ServerState;
 use metamcp_provisioning::provision::{
@@ -22,7 +22,7 @@ fn store() -> (tempfile::TempDir, Store) {
 }
 
 #[test]
-fn a_yes_is_used_once_and_only_for_its_plan() {
+fn an_approval_is_used_once_and_only_for_its_plan() {
     let (_folder, store) = store();
     let plan = plan(&store);
     assert!(store.agree(&plan, Vec::new()).is_err());
@@ -40,7 +40,7 @@ fn a_yes_is_used_once_and_only_for_its_plan() {
 }
 
 #[test]
-fn a_plan_that_was_changed_on_disk_does_not_wait_under_its_old_id() {
+fn a_plan_changed_on_disk_is_not_pending_under_its_old_id() {
     let (_folder, store) = store();
     let plan = plan(&store);
     let id = store.wait_for_yes(&plan).unwrap();
@@ -54,7 +54,7 @@ fn a_plan_that_was_changed_on_disk_does_not_wait_under_its_old_id() {
 }
 
 #[test]
-fn a_yes_is_to_the_plan_that_was_shown() {
+fn an_approval_is_for_the_plan_that_was_shown() {
     let (_folder, store) = store();
     let mut plan = plan(&store);
     plan.asked.push(Input { name: "folder".to_owned(), ..Input::default() });
@@ -68,19 +68,19 @@ fn a_yes_is_to_the_plan_that_was_shown() {
 }
 
 #[test]
-fn plans_that_wait_are_bounded() {
+fn pending_plans_are_bounded() {
     let (_folder, store) = store();
     let plan = plan(&store);
-    for number in 0..MOST_PENDING + 10 {
+    for number in 0..MAX_PENDING + 10 {
         let mut one = plan.clone();
         one.version = format!("1.0.{number}");
         store.wait_for_yes(&one).unwrap();
     }
-    assert!(store.pending().len() <= MOST_PENDING);
+    assert!(store.pending().len() <= MAX_PENDING);
 }
 
 #[test]
-fn what_is_installed_is_remembered_and_removed_whole() {
+fn installed_servers_are_recorded_and_removed_completely() {
     let (_folder, store) = store();
     let plan = plan(&store);
     let consent = plan.complete(&[]).unwrap();
@@ -95,7 +95,7 @@ fn what_is_installed_is_remembered_and_removed_whole() {
 }
 
 #[test]
-fn a_server_without_its_variables_waits_for_them() {
+fn a_server_without_its_variables_is_disabled() {
     let (_folder, store) = store();
     let mut plan = plan(&store);
     plan.environment.push(Input {
@@ -110,7 +110,7 @@ fn a_server_without_its_variables_waits_for_them() {
 }
 
 #[test]
-fn a_broken_trust_file_grants_nothing_and_says_so() {
+fn a_broken_trust_file_grants_nothing_and_is_an_error() {
     let (folder, store) = store();
     assert!(store.trust().is_ok());
     let home = folder.path().join("home");
@@ -119,7 +119,7 @@ fn a_broken_trust_file_grants_nothing_and_says_so() {
     assert!(store.trust().unwrap_err().contains("trusted.json"));
 }
 
-/// A plan of a registry that asks for a folder and reads a variable that nobody has set.
+/// A plan from a registry that asks for a folder and reads a variable that is not set.
 fn asking(store: &Store, default: Option<&str>) -> Plan {
     let mut plan = plan(store);
     let default = default.map(str::to_owned);
@@ -140,7 +140,7 @@ fn opened(plan: &Plan, values: &[(String, String)]) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_a_publisher_fills_in_opens_no_door() {
+fn a_publishers_default_grants_no_access() {
     let (folder, store) = store();
     let real = folder.path().canonicalize().unwrap();
     let (theirs, mine) = (real.join("theirs"), real.join("mine"));
@@ -156,7 +156,7 @@ fn what_a_publisher_fills_in_opens_no_door() {
 }
 
 #[test]
-fn a_word_opens_what_it_names_and_never_a_home() {
+fn a_value_grants_the_path_it_names_but_never_a_home() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().canonicalize().unwrap().join("ada");
     for inside in ["notes/deep", ".ssh", ".config/app"] {
@@ -170,7 +170,7 @@ fn a_word_opens_what_it_names_and_never_a_home() {
     for itself in ["notes", "notes/list.db", ".ssh/config", "loose.db", ".config"] {
         assert_eq!(inside(itself), Some(home.join(itself)), "{itself}");
     }
-    // A file that is yet to be written needs the folder it will be in.
+    // A file that does not exist yet needs its folder.
     assert_eq!(inside("notes/new.db"), Some(home.join("notes")));
     for shut in ["new.db", ".ssh/new", ".config/app/new", "", "notes/..", "nowhere/new.db"] {
         assert_eq!(inside(shut), None, "{shut}");
@@ -186,7 +186,7 @@ fn a_word_opens_what_it_names_and_never_a_home() {
 }
 
 #[test]
-fn only_the_person_says_where_a_secret_is() {
+fn only_the_person_may_give_a_secret_reference() {
     let (_folder, store) = store();
     let plan = asking(&store, Some("cmd:touch /tmp/ran"));
     let handed = |values: &[(String, String)]| {
@@ -203,7 +203,7 @@ fn only_the_person_says_where_a_secret_is() {
 }
 
 #[test]
-fn what_is_accepted_is_what_was_shown() {
+fn accepted_tools_are_those_that_were_shown() {
     let (_folder, store) = store();
     let plan = plan(&store);
     let mut record = Record::new(plan.clone(), &plan.complete(&[]).unwrap(), 1);

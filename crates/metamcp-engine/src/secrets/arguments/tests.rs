@@ -7,7 +7,7 @@ fn arguments(starter: &Path, runtime: Runtime) -> SecretArguments {
 }
 
 #[test]
-fn our_program_is_written_before_each_start_and_nobody_elses_is_run() {
+fn the_launcher_is_rewritten_before_each_start() {
     let folder = tempfile::tempdir().unwrap();
     for (runtime, code) in [(Runtime::Node, NODE), (Runtime::Python, PYTHON)] {
         assert!(code.contains(VARIABLE));
@@ -30,9 +30,9 @@ fn our_program_is_written_before_each_start_and_nobody_elses_is_run() {
 }
 
 #[test]
-fn without_the_servers_folder_it_is_said() {
+fn a_missing_server_folder_is_an_error() {
     let file = Path::new("/nonexistent/metamcp/x/metamcp-start.py");
     let told = handed(&arguments(file, Runtime::Python), &[]).unwrap_err();
-    assert!(told.contains("what hands it over cannot be written"), "{told}");
+    assert!(told.contains("its launcher cannot be written"), "{told}");
     assert!(told.contains("/nonexistent/metamcp/x"), "{told}");
 }

@@ -1,11 +1,11 @@
-//! What a server writes, and what is heard of it.
+//! What a connection makes of a server's output.
 
 use metamcp_types::slab::Key;
 
 use super::*;
 use crate::upstream::transport::Boxed;
 
-/// Writes down what it hears.
+/// Records what it receives.
 #[derive(Default)]
 struct Heard(Mutex<Vec<String>>);
 
@@ -39,7 +39,7 @@ impl Listener for Heard {
     }
 }
 
-/// A way to nobody.
+/// A transport to nowhere.
 #[derive(Debug)]
 struct Nowhere;
 
@@ -72,7 +72,7 @@ fn connection() -> Arc<Connection> {
     Arc::new(Connection::new(id, ServerId(0), "a".into(), Arc::new(Nowhere)))
 }
 
-/// What is heard of a server that writes this, with `#1#` for the id of the first call and so on, and why its connection
+/// What the listener receives of this output, with `#1#` for the id of the first call and so on, and why the connection
 /// ends.
 async fn hear(written: &str) -> (Vec<String>, Fact) {
     let connection = connection();
@@ -90,7 +90,7 @@ fn result(call: u64, result: &str) -> String {
 }
 
 #[tokio::test]
-async fn one_bad_part_of_a_batch_costs_only_itself() {
+async fn one_invalid_part_of_a_batch_costs_only_itself() {
     let both = r##"{"jsonrpc":"2.0","id":#2#,"result":1,"error":{}}"##;
     let batch = format!("[{},7,{both},{{}},{}]\n", result(1, "1"), result(3, "3"));
     let (heard, fact) = hear(&batch).await;
@@ -99,7 +99,7 @@ async fn one_bad_part_of_a_batch_costs_only_itself() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_too_long_fails_its_own_call() {
+async fn an_oversized_response_fails_only_its_own_call() {
     let long = result(1, &format!("\"{}\"", "x".repeat(2000)));
     let (heard, fact) = hear(&format!("{long}\n{}\n", result(2, "{}"))).await;
     assert_eq!(heard, ["1: oversize", "2: {}"]);
@@ -110,19 +110,19 @@ async fn an_answer_that_is_too_long_fails_its_own_call() {
 async fn a_server_that_only_prints_is_given_up() {
     let (heard, fact) = hear(&"hello\n".repeat(200)).await;
     assert_eq!(heard, [""; 0]);
-    assert_eq!(fact, Fact::Garbage { lines: GARBAGE_LINES + 1 });
+    assert_eq!(fact, Fact::Garbage { lines: MAX_INVALID_LINES + 1 });
     let (_, fact) = hear(&format!("{{}}{}", "hello\n".repeat(90))).await;
     assert_eq!(fact, Fact::OutputClosed, "some is tolerated");
 }
 
 #[tokio::test]
-async fn a_server_that_asks_and_asks_and_never_reads_costs_no_memory() {
+async fn a_flood_of_server_requests_from_a_server_that_never_reads_costs_no_memory() {
     for method in ["ping", "sampling/createMessage"] {
         let question = format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"{method}\"}}\n");
         let connection = connection();
         let flood = question.repeat(50_000);
         connection.read_from(flood.as_bytes(), 1024, &Heard::default()).await;
-        assert!(connection.outbox.backlog() < 2 * REPLY_BACKLOG, "{method}");
+        assert!(connection.outbox.backlog() < 2 * MAX_UNREAD_BYTES, "{method}");
     }
 }
 
@@ -133,13 +133,13 @@ async fn the_last_line_may_lack_its_newline() {
 }
 
 #[tokio::test]
-async fn ids_tell_nothing_about_the_next_and_fit_where_servers_keep_them() {
+async fn ids_are_unpredictable_and_fit_into_32_bits() {
     let connection = connection();
     let ids: Vec<u64> = (0..10_000).map(|call| connection.id_for(call)).collect();
     assert!(ids.iter().all(|id| (1..=MAX_ID).contains(id)));
     let distinct: HashSet<&u64> = ids.iter().collect();
     assert_eq!(distinct.len(), ids.len());
-    // Neither in order nor at a distance that comes again: of ten thousand steps hardly two are the same.
+    // Neither in order nor at a repeating distance: of ten thousand steps hardly two are equal.
     let steps: HashSet<i128> =
         ids.windows(2).map(|pair| i128::from(pair[1]) - i128::from(pair[0])).collect();
     assert!(steps.len() > 9_900, "{} different steps", steps.len());
@@ -148,20 +148,20 @@ async fn ids_tell_nothing_about_the_next_and_fit_where_servers_keep_them() {
 }
 
 #[tokio::test]
-async fn an_answer_to_what_was_not_asked_is_heard_by_nobody() {
+async fn unsolicited_and_repeated_responses_are_dropped() {
     let (connection, heard) = (connection(), Heard::default());
     let (first, second) = (connection.id_for(1), connection.id_for(2));
     assert_eq!(connection.forget_call(2), Some(second));
     let answer = |id: u64| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n");
     let unasked = (1..100).filter(|id| *id != first).map(answer).collect::<String>();
-    // Each once: what was answered is not waited for any more.
+    // Each once: after its response a request is no longer pending.
     let said = [unasked, answer(second), answer(first), answer(first)].concat();
     connection.read_from(said.as_bytes(), 1024, &heard).await;
     assert_eq!(heard.0.into_inner(), ["1: {}"]);
 }
 
 #[tokio::test]
-async fn an_answer_of_a_client_that_is_no_json_is_refused_in_its_place() {
+async fn a_client_response_that_is_not_json_becomes_an_error() {
     let connection = connection();
     let forged = b"{}}\n{\"jsonrpc\":\"2.0\",\"method\":\"x\"}";
     connection.answer(b"7", &Reply::Result(Bytes::from_static(forged)));
@@ -173,6 +173,6 @@ async fn an_answer_of_a_client_that_is_no_json_is_refused_in_its_place() {
     drop(connection.outbox.write_to(&mut written, None).await);
     assert_eq!(
         String::from_utf8(written).unwrap(),
-        "{\"jsonrpc\":\"2.0\",\"id\":7,\"error\":{\"code\":-32603,\"message\":\"the client's answer could not be read\"}}\n"
+        "{\"jsonrpc\":\"2.0\",\"id\":7,\"error\":{\"code\":-32603,\"message\":\"the client's response is not valid JSON\"}}\n"
     );
 }

@@ -1,4 +1,4 @@
-//! Who we are to a server: what its configuration says, or what a login brought.
+//! Credentials for a server: from its configuration, or from a login.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use metamcp_calls::failure::Fact;
 
 use crate::login::Login;
 
-/// A token as it was sent, so that a refusal can be told from one of an older token.
+/// A token as it was sent, so that a refusal is matched to the right token.
 #[derive(Clone)]
 pub(super) struct Token(String);
 
@@ -21,16 +21,14 @@ impl Token {
     }
 }
 
-/// See the module.
 pub enum Credentials {
-    /// The configuration has an `Authorization` header of its own.
+    /// The configuration sets an `Authorization` header.
     Configured,
-    /// Whatever a login brings.
+    /// An OAuth login.
     Login(Arc<Login>),
 }
 
 impl Credentials {
-    /// The token to send, if there is one.
     pub(super) async fn token(&self) -> Option<Token> {
         match self {
             Credentials::Configured => None,
@@ -38,7 +36,7 @@ impl Credentials {
         }
     }
 
-    /// The server did not take what we showed. `Ok` if there is something else to show now.
+    /// Handles a refused credential. `Ok` if there is another token to try now.
     pub(super) async fn refused(
         &self,
         challenges: &[String],
@@ -46,7 +44,8 @@ impl Credentials {
     ) -> Result<(), Fact> {
         match self {
             Credentials::Configured => {
-                let reason = "it does not accept the token in its configuration".to_owned();
+                let reason =
+                    "it refused the `Authorization` header of its configuration".to_owned();
                 Err(Fact::LoginNeeded { reason, address: None })
             }
             Credentials::Login(login) => {

@@ -1,4 +1,4 @@
-//! One request and its answer: what each status means, what is tried once more, and what breaks off.
+//! One request and its response: what each status means, what is retried, and what fails.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,32 +19,28 @@ use super::post::{Broken, PostResponse};
 use crate::upstream::{Connection, Listener, Reply, sse};
 use crate::web::{self, BodyError};
 
-/// Pauses before a server that was there a moment ago and refuses connections is tried again: it may be starting anew.
-const COMING_BACK: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(500)];
-/// How much of a refusal is read, and for how long.
-const MAX_REFUSAL: usize = 64 * 1024;
-const REFUSAL: Duration = Duration::from_secs(5);
-/// How long a request of the gateway's own may take: whoever made it stopped waiting before.
-const OWN: Duration = Duration::from_secs(120);
-/// The pause before a subscription that ended is asked for again.
-const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(5);
-/// Longest type of a document that is repeated in an error.
+/// Delays before reconnecting to a server that worked a moment ago and now refuses connections: it may be restarting.
+const RECONNECT_DELAYS: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(500)];
+/// How much of an error response is read, and for how long.
+const MAX_ERROR_BODY: usize = 64 * 1024;
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time limit of the gateway's own requests: longer than any caller waits.
+const OWN_REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
+/// Delay before a subscription that ended is renewed.
+const RESUBSCRIBE_DELAY: Duration = Duration::from_secs(5);
+/// Longest content type quoted in an error.
 const MAX_TYPE: usize = 80;
 
-/// What a response holds.
+/// What a response contains.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// One JSON document.
     Document,
-    /// A stream of events.
     Stream,
-    /// Nothing.
     Nothing,
-    /// Something else.
     Other(String),
 }
 
-/// A request of ours, and who hears its answer.
+/// A request of ours, and who receives its response.
 #[derive(Clone, Copy)]
 struct SentRequest<'a> {
     connection: &'a Arc<Connection>,
@@ -62,16 +58,16 @@ struct Attempts {
     connections: usize,
 }
 
-/// What a response leads to.
+/// What follows from a response.
 enum Next {
     Reply(Reply),
-    /// It was delivered, or will come another way.
+    /// The response was delivered, or will come over another stream.
     Done,
     Again,
 }
 
 impl Remote {
-    /// Carries one request through to its end. A subscription has none while the connection lives.
+    /// Runs one request to its end. A subscription has none while the connection lives.
     pub(super) async fn exchange(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
@@ -82,11 +78,11 @@ impl Remote {
         loop {
             let asking = self.ask(SentRequest { connection, listener, number, message: &message });
             let reply = if connection.is_own(number) && message.method != "subscriptions/listen" {
-                let late = Fact::CallTimedOut { after: OWN };
+                let late = Fact::CallTimedOut { after: OWN_REQUEST_TIMEOUT };
                 let late = Reply::Broke { fact: late, delivery: Delivery::Sent };
-                timeout(OWN, asking).await.unwrap_or(Some(late))
+                timeout(OWN_REQUEST_TIMEOUT, asking).await.unwrap_or(Some(late))
             } else {
-                // A call has a deadline of its own, by which this task is ended.
+                // A call has its own deadline, at which this task is aborted.
                 asking.await
             };
             if message.method != "subscriptions/listen" {
@@ -101,26 +97,26 @@ impl Remote {
                 Some(Reply::Broke { fact: Fact::HttpStatus { status: 400..=499 }, .. }) => return,
                 _ => {}
             }
-            sleep(SUBSCRIBE_AGAIN).await;
-            // What changed meanwhile was told to nobody.
+            sleep(RESUBSCRIBE_DELAY).await;
+            // Changes in the meantime were not announced.
             listener.on_notification(connection, "notifications/tools/list_changed", None);
         }
     }
 
-    /// The reply, or nothing where it was heard already.
+    /// The reply, or nothing if it was delivered already.
     async fn ask(self: &Arc<Self>, sent_request: SentRequest<'_>) -> Option<Reply> {
         let mut attempts = Attempts::default();
         loop {
-            // A session that is being begun anew is waited for: the server wants to hear that it was before all else.
+            // Waits for a session renewal under way: the server has to see `initialize` first.
             drop(self.renewing.lock().await);
             let next = match self.post(sent_request.connection, sent_request.message).await {
                 Ok(post_response) => self.judge(sent_request, post_response, &mut attempts).await,
                 Err(broken) => {
                     if broken.fact == Fact::StreamDropped {
-                        self.drop_kept();
+                        self.drop_idle_connections();
                     }
                     let known = sent_request.connection.peer.get().is_some();
-                    let pause = COMING_BACK.get(attempts.connections).filter(|_| {
+                    let pause = RECONNECT_DELAYS.get(attempts.connections).filter(|_| {
                         known
                             && broken.delivery == Delivery::NotSent
                             && matches!(broken.fact, Fact::Unreachable { .. } | Fact::StreamDropped)
@@ -164,7 +160,7 @@ impl Remote {
                 self.login(&post_response).await?;
                 Ok(Next::Again)
             }
-            401 => Err(Broken::refused(not_even_fresh())),
+            401 => Err(Broken::refused(fresh_token_refused())),
             429 => Err(Broken::refused(self.fact_of(429, &post_response.response))),
             400..=499 => {
                 let PostResponse { response, session, .. } = post_response;
@@ -173,7 +169,7 @@ impl Remote {
                 if self.is_sse() {
                     return Err(Broken::refused(fact));
                 }
-                // 404 is what the protocol says; 400 without an id is what many servers say who forgot a session.
+                // The protocol says 404; many servers that lost a session answer 400 without an id.
                 let forgotten =
                     status == 404 || (status == 400 && matches!(error, Some((_, false))));
                 if let (Some(session), true, false) = (session, forgotten, attempts.renewed) {
@@ -183,7 +179,7 @@ impl Remote {
                 }
                 if let Some((error, _)) = error {
                     if message.method == "tools/call" && is_mismatch(&error) {
-                        // Its tools want other headers than we know of.
+                        // Its tools require other headers than we know of.
                         listener.on_notification(
                             connection,
                             "notifications/tools/list_changed",
@@ -195,7 +191,7 @@ impl Remote {
                 let older = message.method == "initialize" && self.site.may_be_sse;
                 if older && !attempts.older && matches!(status, 400 | 404 | 405 | 406 | 415) {
                     attempts.older = true;
-                    // If there is no such stream either, the first refusal is what counts.
+                    // If there is no such stream either, report the first error.
                     if sse::open_stream(self, connection, listener).await.is_ok() {
                         return Ok(Next::Again);
                     }
@@ -217,11 +213,11 @@ impl Remote {
         }
         let response = post_response.response;
         if message.method == "initialize" {
-            self.keep_session(&response);
+            self.store_session(&response);
         }
         let instead = match kind_of(&response) {
             Kind::Document => {
-                let whole = web::whole(response.into_body(), self.site.line_bytes).await;
+                let whole = web::read_body(response.into_body(), self.site.line_bytes).await;
                 let document = match whole {
                     Ok(document) => document,
                     Err(BodyError::TooLarge) => {
@@ -234,7 +230,7 @@ impl Remote {
                 };
                 match connection.message(&document, &document, Some(number), &**listener) {
                     Ok(true) => return Ok(Next::Done),
-                    Ok(false) => "a message that answers something else".to_owned(),
+                    Ok(false) => "a message that answers another request".to_owned(),
                     Err(defect) => return Ok(Next::Reply(Reply::Malformed(defect))),
                 }
             }
@@ -249,7 +245,7 @@ impl Remote {
         Err(Broken::after_sending(Fact::NotMcp { instead }))
     }
 
-    /// The server wants to know who we are.
+    /// Handles a 401 or 403.
     pub(in crate::upstream) async fn login(
         &self,
         post_response: &PostResponse,
@@ -265,7 +261,7 @@ impl Remote {
         more.map_err(Broken::refused)
     }
 
-    /// What a status says about the server.
+    /// What an error status means.
     pub(in crate::upstream) fn fact_of(&self, status: u16, response: &Response<Incoming>) -> Fact {
         let retry_after = web::retry_after(response.headers());
         match (status, retry_after) {
@@ -276,18 +272,18 @@ impl Remote {
     }
 }
 
-/// A server that is content with nothing is not shown one token after the other.
-pub(in crate::upstream) fn not_even_fresh() -> Fact {
-    let reason = "it does not accept a fresh token".to_owned();
+/// A server that refuses even a fresh token is not sent another one.
+pub(in crate::upstream) fn fresh_token_refused() -> Fact {
+    let reason = "it refused a fresh token".to_owned();
     Fact::LoginNeeded { reason, address: None }
 }
 
-/// What a response holds, by what it says of itself.
+/// The kind of a response, by its headers.
 pub(super) fn kind_of(response: &Response<Incoming>) -> Kind {
     let headers = response.headers();
     let encoding = headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes);
     if encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case(b"identity")) {
-        return Kind::Other("compressed bytes that nobody asked for".to_owned());
+        return Kind::Other("a compressed body, which was not requested".to_owned());
     }
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -295,7 +291,7 @@ pub(super) fn kind_of(response: &Response<Incoming>) -> Kind {
         "application/json" => Kind::Document,
         "text/event-stream" => Kind::Stream,
         _ if matches!(response.status().as_u16(), 202 | 204) => Kind::Nothing,
-        "" => Kind::Other("something of no type".to_owned()),
+        "" => Kind::Other("a body without a content type".to_owned()),
         other => Kind::Other(other.chars().take(MAX_TYPE).collect()),
     }
 }
@@ -307,18 +303,21 @@ fn wants_more_rights(response: &Response<Incoming>) -> bool {
         .any(|value| value.to_str().is_ok_and(|text| text.contains("insufficient_scope")))
 }
 
-/// Whether a server misses headers that repeat parts of the body.
+/// Whether the server misses headers that repeat parts of the body.
 fn is_mismatch(error: &[u8]) -> bool {
     let code = object::pick(error, ["code"]).ok().and_then(|[code]| code);
     code.is_some_and(|code| code == HEADER_MISMATCH.to_string().as_bytes())
 }
 
-/// The JSON-RPC error in a refusal, and whether it names a request.
+/// The JSON-RPC error in an error response, and whether it names a request.
 async fn refusal(response: Response<Incoming>) -> Option<(bytes::Bytes, bool)> {
     if kind_of(&response) != Kind::Document {
         return None;
     }
-    let body = timeout(REFUSAL, web::whole(response.into_body(), MAX_REFUSAL)).await.ok()?.ok()?;
+    let body = timeout(ERROR_BODY_TIMEOUT, web::read_body(response.into_body(), MAX_ERROR_BODY))
+        .await
+        .ok()?
+        .ok()?;
     match Envelope::parse(&body) {
         Ok(Envelope::Error { id, error }) => Some((body.slice_ref(error), id.is_some())),
         _ => None,

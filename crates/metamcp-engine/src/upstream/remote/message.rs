@@ -1,4 +1,4 @@
-//! A message of ours, and the headers that repeat parts of it where the server's era wants that.
+//! An outgoing message, and the headers that repeat parts of it where the server's era requires that.
 
 use bytes::Bytes;
 use hyper::header::{HeaderName, HeaderValue};
@@ -9,29 +9,28 @@ use metamcp_wire::object::{pick, text};
 use super::Remote;
 use crate::upstream::Connection;
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     pub(super) bytes: Bytes,
     pub(super) method: String,
-    /// What goes with it beside what goes with every message.
+    /// Headers in addition to those of every message.
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Message {
-    /// Whether it may do something that must not be done twice. Everything else asks, or tells of the connection.
+    /// Whether it may have side effects that must not happen twice. All other messages only read, or concern the connection.
     pub(super) fn may_change_things(&self) -> bool {
         self.method == "tools/call"
     }
 
-    /// One without headers of its own.
+    /// A message without headers of its own.
     pub(super) fn plain(bytes: Bytes, method: &str) -> Message {
         Message { bytes, method: method.to_owned(), headers: Vec::new() }
     }
 }
 
 impl Remote {
-    /// A request of ours as it goes out.
+    /// A request with its headers.
     pub(super) fn request(
         &self,
         connection: &Connection,

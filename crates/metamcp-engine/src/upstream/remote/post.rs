@@ -1,4 +1,4 @@
-//! One HTTP request to the server, wherever it sends us on to; headers, redirects, and what trouble on the way means.
+//! One HTTP request to the server: headers, redirects, and the meaning of network errors.
 
 use hyper::body::Incoming;
 use hyper::header::{
@@ -16,14 +16,13 @@ use super::message::Message;
 use crate::upstream::Connection;
 use crate::web::{self, Outgoing, SendError, SendErrorKind, Web};
 
-/// Redirects that are followed for one request.
-const REDIRECTS: usize = 3;
+const MAX_REDIRECTS: usize = 3;
 
 pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 pub(super) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 pub(super) const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
-/// A request that led to nothing that could be an answer.
+/// A request that got no usable response.
 #[derive(Clone, Debug)]
 pub(in crate::upstream) struct Broken {
     pub(in crate::upstream) fact: Fact,
@@ -55,16 +54,16 @@ impl From<SendError> for Broken {
     }
 }
 
-/// A response, and what the request said of us.
+/// A response, and how the request was sent.
 pub(in crate::upstream) struct PostResponse {
     pub(in crate::upstream) response: Response<Incoming>,
-    /// The session it belonged to, by its number.
+    /// The generation of the session it belonged to.
     pub(super) session: Option<u64>,
     pub(super) token: Option<Token>,
 }
 
 impl Remote {
-    /// Posts a message, with everything that goes along.
+    /// Posts a message.
     pub(super) async fn post(
         &self,
         connection: &Connection,
@@ -92,26 +91,26 @@ impl Remote {
             headers.insert(AUTHORIZATION, token.header());
         }
         if !place.is_same_origin(&self.site.address) {
-            keep_public(&mut headers);
+            drop_credentials(&mut headers);
         }
         let body = Outgoing::of(message.bytes.clone());
-        let sent = self.round(Method::POST, &place, headers, body, Some(message)).await;
+        let sent = self.follow_redirects(Method::POST, &place, headers, body, Some(message)).await;
         match sent {
             Ok((response, at)) => {
                 if response.status().is_success() {
-                    self.settled_at(at, &place);
+                    self.remember_redirect(at, &place);
                 }
                 Ok(PostResponse { response, session, token })
             }
             Err(broken) => {
-                // The next one asks again where it is to go.
+                // The next request starts at the configured address again.
                 self.state().moved = None;
                 Err(broken)
             }
         }
     }
 
-    /// Asks for a stream, from behind the event that was heard last.
+    /// Opens a stream, after the last event received.
     pub(in crate::upstream) async fn fetch_stream(
         &self,
         connection: &Connection,
@@ -135,11 +134,12 @@ impl Remote {
         }
         let place = self.site.address.clone();
         let nothing = Outgoing::default();
-        let (response, _) = self.round(Method::GET, &place, headers, nothing, None).await?;
+        let (response, _) =
+            self.follow_redirects(Method::GET, &place, headers, nothing, None).await?;
         Ok(PostResponse { response, session, token })
     }
 
-    /// Tells the server that its session is over.
+    /// Deletes the session.
     pub(super) async fn delete(&self, session: HeaderValue) {
         let mut headers = self.site.headers.clone();
         headers.insert(SESSION, session);
@@ -147,16 +147,16 @@ impl Remote {
             headers.insert(AUTHORIZATION, token.header());
         }
         let (place, nothing) = (&self.site.address, Outgoing::default());
-        // Its answer changes nothing: it may not let sessions be ended, or have ended this one.
-        drop(self.round(Method::DELETE, place, headers, nothing, None).await);
+        // The response does not matter: the server may not allow it, or have ended the session already.
+        drop(self.follow_redirects(Method::DELETE, place, headers, nothing, None).await);
     }
 
-    /// What goes with every message.
+    /// The headers of every message.
     fn headers(&self, connection: &Connection, first: bool) -> HeaderMap {
         let mut headers = self.site.headers.clone();
         let types = HeaderValue::from_static("application/json, text/event-stream");
         headers.insert(ACCEPT, types);
-        // What is small on the wire and large in memory is not wanted.
+        // No compression: a small body could expand to a huge one.
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         if let (Some(peer), false) = (connection.peer.get(), first) {
             headers.insert(VERSION, HeaderValue::from_static(peer.era.name()));
@@ -164,17 +164,17 @@ impl Remote {
         headers
     }
 
-    /// Remembers where a redirect led, so that calls go there straight: they are never sent twice.
-    fn settled_at(&self, at: Address, asked: &Address) {
+    /// Remembers a redirect, so that calls go there directly: they are never sent twice.
+    fn remember_redirect(&self, at: Address, asked: &Address) {
         let mut state = self.state();
         if at != *asked && state.endpoint.is_none() {
             state.moved = Some(at);
         }
     }
 
-    /// One request, with the redirects it meets, and where it ended. A server that sends a call elsewhere may have run it
-    /// all the same, so a call is not sent on.
-    async fn round(
+    /// One request with its redirects, and the final address. A server that redirects a call may have run it all the same, so
+    /// a redirected call is not repeated.
+    async fn follow_redirects(
         &self,
         method: Method,
         place: &Address,
@@ -185,7 +185,7 @@ impl Remote {
         let mut place = place.clone();
         let mut body = Some(body);
         let runs = message.is_some_and(Message::may_change_things);
-        for hop in 0..=REDIRECTS {
+        for hop in 0..=MAX_REDIRECTS {
             let at_home = place.is_same_origin(&self.site.address);
             let web = if at_home { self.web() } else { self.guarded()? };
             let again =
@@ -194,49 +194,49 @@ impl Remote {
             let request = web::request(method.clone(), &place, headers.clone(), body)?;
             let response = web.send(request).await.map_err(|error| {
                 let broken = Broken::from(error);
-                // What was sent on had reached somebody before.
+                // A redirected request had reached a server before.
                 if hop > 0 { Broken { delivery: Delivery::Sent, ..broken } } else { broken }
             })?;
             let status = response.status().as_u16();
             if !matches!(status, 301 | 302 | 307 | 308) {
                 if (300..400).contains(&status) && status != 304 {
                     let reason = format!("by HTTP {status}, which is not followed");
-                    return Err(astray(reason, runs));
+                    return Err(not_followed(reason, runs));
                 }
                 return Ok((response, place));
             }
             if runs {
-                let reason = format!("by HTTP {status}, in answer to a call it may have run");
-                return Err(astray(reason, true));
+                let reason = format!("by HTTP {status}, in response to a call it may have run");
+                return Err(not_followed(reason, true));
             }
             let target = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
             let next = target.and_then(|target| place.join(target).ok());
             let Some(next) = next else {
-                let reason = "by a redirect that names no address".to_owned();
+                let reason = "by a redirect without an address".to_owned();
                 return Err(Broken::refused(Fact::Astray { reason }));
             };
             if place.is_secure() && !next.is_secure() {
-                let reason = format!("to {}, where everybody could listen", next.origin());
+                let reason = format!("to {}, which is not encrypted", next.origin());
                 return Err(Broken::refused(Fact::Astray { reason }));
             }
             if !next.is_same_origin(&place) {
-                keep_public(&mut headers);
+                drop_credentials(&mut headers);
             }
             place = next;
         }
-        let reason = format!("more than {REDIRECTS} times in a row");
+        let reason = format!("more than {MAX_REDIRECTS} times");
         Err(Broken::refused(Fact::Astray { reason }))
     }
 
-    /// The way to where the server sends us.
+    /// The client for redirect targets.
     fn guarded(&self) -> Result<Web, Broken> {
-        let way = self.guarded.way(&self.site.address, &self.site.plan);
-        way.map_err(|error| Broken::refused(Fact::Unreachable { reason: error.to_string() }))
+        let client = self.guarded.client(&self.site.address, &self.site.client_options);
+        client.map_err(|error| Broken::refused(Fact::Unreachable { reason: error.to_string() }))
     }
 }
 
-/// What was meant for one is no other's business.
-fn keep_public(headers: &mut HeaderMap) {
+/// Removes credentials before a redirect to another host.
+fn drop_credentials(headers: &mut HeaderMap) {
     let public = [ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, VERSION];
     *headers = public
         .into_iter()
@@ -244,8 +244,8 @@ fn keep_public(headers: &mut HeaderMap) {
         .collect();
 }
 
-/// For a request that was sent elsewhere and did not go there.
-fn astray(reason: String, ran: bool) -> Broken {
+/// A redirect that was not followed.
+fn not_followed(reason: String, ran: bool) -> Broken {
     let fact = Fact::Astray { reason };
     if ran { Broken::after_sending(fact) } else { Broken::refused(fact) }
 }

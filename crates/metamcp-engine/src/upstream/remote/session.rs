@@ -1,4 +1,4 @@
-//! The session of a server that shakes hands: kept from its first answer on, and begun anew when the server forgot it.
+//! The session of a server with a handshake: its id, and a new one when the server has lost it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,23 +18,23 @@ use super::post::{Broken, SESSION};
 use crate::upstream::{Connection, Listener};
 use crate::web;
 
-/// How long a second handshake may take.
-const RENEWAL: Duration = Duration::from_secs(30);
-/// Longest id of a session: it goes back with every request.
+/// Time limit of a second handshake.
+const RENEWAL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest session id: it is sent with every request.
 const MAX_ID: usize = 1024;
 
 const INITIALIZED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 impl Remote {
-    /// Keeps the session that a response to `initialize` names.
-    pub(super) fn keep_session(&self, response: &Response<Incoming>) {
+    /// Stores the session id of an `initialize` response.
+    pub(super) fn store_session(&self, response: &Response<Incoming>) {
         let id = response.headers().get(SESSION).filter(|id| id.len() <= MAX_ID).cloned();
         let mut state = self.state();
         state.generation += 1;
         state.session = id;
     }
 
-    /// Shakes hands anew, once for all who found the session of that number forgotten.
+    /// Begins a new session, once for all requests that found this generation lost.
     pub(super) async fn renew(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
@@ -57,7 +57,7 @@ impl Remote {
             if status != 200 {
                 return Err(Broken::refused(Fact::HttpStatus { status }));
             }
-            self.keep_session(&post_response.response);
+            self.store_session(&post_response.response);
             let result = self.first_result(post_response.response).await.ok_or_else(gone)?;
             handshake::opened(&result).map_err(|refusal| {
                 Broken::refused(Fact::HandshakeRefused { reason: refusal.to_string() })
@@ -65,16 +65,16 @@ impl Remote {
             let done = Message::plain(Bytes::from_static(INITIALIZED), "notifications/initialized");
             self.tell(connection, &done).await
         };
-        let renewed = timeout(RENEWAL, renewal)
-            .await
-            .unwrap_or_else(|_| Err(Broken::refused(Fact::StartTimedOut { after: RENEWAL })));
+        let renewed = timeout(RENEWAL_TIMEOUT, renewal).await.unwrap_or_else(|_| {
+            Err(Broken::refused(Fact::StartTimedOut { after: RENEWAL_TIMEOUT }))
+        });
         renewed?;
         self.listen(connection, listener);
         listener.on_session_renewed(connection);
         Ok(())
     }
 
-    /// The result in a response, whatever form it has.
+    /// The result in a response, as document or stream.
     async fn first_result(&self, response: Response<Incoming>) -> Option<Bytes> {
         let kind = kind_of(&response);
         let result_of = |document: &Bytes| match Envelope::parse(document) {
@@ -83,7 +83,8 @@ impl Remote {
         };
         match kind {
             Kind::Document => {
-                let document = web::whole(response.into_body(), self.site.line_bytes).await.ok()?;
+                let document =
+                    web::read_body(response.into_body(), self.site.line_bytes).await.ok()?;
                 result_of(&document)
             }
             Kind::Stream => {
@@ -99,7 +100,7 @@ impl Remote {
         }
     }
 
-    /// Sends something that has no answer; the error says that it was not taken.
+    /// Sends a message that has no response; the error says that it was not accepted.
     pub(super) async fn tell(
         &self,
         connection: &Connection,

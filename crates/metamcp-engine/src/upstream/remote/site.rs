@@ -1,4 +1,4 @@
-//! What makes a remote server: where it is, what every request to it carries, and who we are to it.
+//! The parameters of a remote server: address, headers, HTTP client, credentials.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -17,34 +17,27 @@ use super::{Credentials, Mirrors};
 use crate::login::{Login, LoginStorage, Tokens};
 use crate::observe::Observer;
 use crate::upstream::launch::chain;
-use crate::web::{Plan, Tunnel, Web};
+use crate::web::{ClientOptions, Proxy, Web};
 
-/// A remote host that does not take a connection in this time is not there.
-const REACHED: Duration = Duration::from_secs(10);
-/// Connections kept to each remote host that does not multiplex: as many as calls usually run at once.
-const KEPT: usize = 16;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Idle connections pooled for each host without HTTP/2: as many as calls usually run at once.
+const MAX_IDLE_CONNECTIONS: usize = 16;
 
-/// See the module.
 pub struct Site {
-    /// Where it is.
     pub address: Address,
-    /// What every request carries.
+    /// Headers of every request.
     pub headers: HeaderMap,
-    /// Whether the transport of 2024 is tried where the current one is refused.
+    /// Whether the transport of 2024 is tried if the current one is refused.
     pub may_be_sse: bool,
-    /// The way there.
     pub web: Web,
-    /// The same way, to be guarded where the server itself sends us on.
-    pub plan: Plan,
-    /// The longest message it may send.
+    /// The same client's options, for the guarded client of redirects.
+    pub client_options: ClientOptions,
     pub line_bytes: usize,
-    /// Who we are to it.
     pub credentials: Credentials,
-    /// What its tools want in headers.
     pub mirrors: Mirrors,
 }
 
-/// What remote servers share: the ways out, one for each set of files for TLS, and the logins.
+/// What remote servers share: HTTP clients, one for each set of TLS files, and the logins.
 pub struct Sites {
     ways: Mutex<HashMap<TlsFiles, Web>>,
     login_storage: LoginStorage,
@@ -52,7 +45,7 @@ pub struct Sites {
 }
 
 impl Sites {
-    /// None yet; tokens lie where the settings say.
+    /// Empty; tokens are stored where the settings say.
     pub fn new(settings: &Settings, observer: &Arc<Observer>) -> Sites {
         Sites {
             ways: Mutex::default(),
@@ -62,12 +55,11 @@ impl Sites {
         }
     }
 
-    /// The tokens that logins at remote servers hold.
+    /// The tokens of all logins at remote servers.
     pub fn tokens(&self) -> Arc<Tokens> {
         self.login_storage.tokens()
     }
 
-    /// The server of this name and address.
     pub fn site(
         &self,
         name: &str,
@@ -78,18 +70,18 @@ impl Sites {
         let RemoteEndpoint { url, headers, kind, options } = endpoint;
         let address = Address::parse(url)
             .map_err(|error| Fact::Unreachable { reason: format!("its address {error}") })?;
-        let plan = Plan {
+        let client_options = ClientOptions {
             http2: true,
             tls: options.tls.clone(),
-            tunnel: Tunnel::from_surroundings(),
-            ..Plan::plain(REACHED, KEPT)
+            proxy: Proxy::from_env(),
+            ..ClientOptions::new(CONNECT_TIMEOUT, MAX_IDLE_CONNECTIONS)
         };
         let web = {
             let mut ways = self.ways.lock();
             match ways.get(&options.tls) {
                 Some(web) => web.clone(),
                 None => {
-                    let web = Web::new(plan.clone())
+                    let web = Web::new(client_options.clone())
                         .map_err(|error| Fact::Insecure { reason: chain(&error) })?;
                     ways.insert(options.tls.clone(), web.clone());
                     web
@@ -116,14 +108,14 @@ impl Sites {
             headers: fixed,
             may_be_sse: *kind == HttpKind::Either,
             web,
-            plan,
+            client_options,
             line_bytes,
             credentials,
             mirrors,
         })
     }
 
-    /// The login at a server, the same across its connections: a person may be on their way back to it.
+    /// The login at a server, shared by its connections: an authorization may be pending.
     fn login(&self, name: &str, address: &Address, options: &HttpOptions) -> Arc<Login> {
         let mut logins = self.logins.lock();
         let known = logins.entry(name.to_owned());
@@ -132,14 +124,14 @@ impl Sites {
         )
     }
 
-    /// Waits for the person who was sent to log in at a server, at most so long.
+    /// Waits for a pending authorization at a server, up to `limit`.
     pub async fn authorization_finished(&self, name: &str, limit: Duration) {
         let login = {
             let logins = self.logins.lock();
             logins.get(name).cloned()
         };
         if let Some(login) = login {
-            // Whether they came or not, the call finds out.
+            // The call finds out whether it succeeded.
             drop(tokio::time::timeout(limit, login.authorization_finished()).await);
         }
     }

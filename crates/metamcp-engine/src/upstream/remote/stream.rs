@@ -1,4 +1,4 @@
-//! Streams of events: the answer to one request, the general one, and going on where one broke off.
+//! Event streams: the response to one request, the general stream, and resumption of both.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,40 +18,39 @@ use crate::task;
 use crate::upstream::connection::Garbage;
 use crate::upstream::{Connection, Listener, Reply};
 
-/// How long a general stream may be silent before it is asked for anew: a dead peer says nothing either.
-const SILENCE: Duration = Duration::from_secs(90);
-/// The pause before a stream is asked for again, where the server names none; doubled while that fails.
-const PAUSE: Duration = Duration::from_secs(1);
-/// The longest such pause, whoever names it.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// How often in a row the stream of a request is asked for without hearing anything.
-const RESUMPTIONS: u32 = 5;
-/// How long the end of a stream is waited for once its answer came: its connection can be used again then.
-const TAIL: Duration = Duration::from_millis(250);
-/// A stream that is open for so long was a good one.
-const GOOD: Duration = Duration::from_secs(10);
+/// How long a general stream may be silent before it is reopened: a dead peer is silent too.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(90);
+/// Delay before a stream is reopened, unless the server names one; doubled with each failure.
+const REOPEN_DELAY: Duration = Duration::from_secs(1);
+/// The longest such delay, also if the server names one.
+const MAX_REOPEN_DELAY: Duration = Duration::from_secs(30);
+/// How often in a row the stream of a request is reopened without receiving anything.
+const MAX_RESUMPTIONS: u32 = 5;
+/// How long the end of a stream is awaited after its response: then its connection can be reused.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
+/// After this time a stream counts as stable, and the delay is reset.
+const STABLE_AFTER: Duration = Duration::from_secs(10);
 
 /// How a stream ended.
 pub(in crate::upstream) enum End {
-    /// With what it was for.
+    /// After the response.
     Answered,
-    /// Before that.
+    /// Before the response.
     Dropped,
-    /// With an event that was too long.
     Oversize(u64),
-    /// With too much that is not the protocol.
+    /// Too much that is not the protocol.
     Garbage(u64),
 }
 
-/// Where to go on.
+/// Where to resume.
 #[derive(Default)]
-pub(in crate::upstream) struct Place {
+pub(in crate::upstream) struct ResumePoint {
     pub(super) last: Option<String>,
     pub(super) pause: Option<Duration>,
 }
 
 impl Remote {
-    /// Reads the stream in response to a request until its answer has come, across breaks where the server allows.
+    /// Reads the stream of a request until its response has come, resuming it where the server allows.
     pub(super) async fn answer_in_stream(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
@@ -59,7 +58,7 @@ impl Remote {
         number: u64,
         body: Incoming,
     ) -> Option<Reply> {
-        let mut place = Place::default();
+        let mut place = ResumePoint::default();
         let mut body = Some(body);
         let mut silent = 0;
         loop {
@@ -79,22 +78,22 @@ impl Remote {
                 End::Dropped => {}
             }
             silent = if place.last == before { silent + 1 } else { 0 };
-            if place.last.is_none() || connection.is_stateless() || silent > RESUMPTIONS {
+            if place.last.is_none() || connection.is_stateless() || silent > MAX_RESUMPTIONS {
                 return broke(Fact::StreamDropped);
             }
-            sleep(place.pause.unwrap_or(PAUSE)).await;
+            sleep(place.pause.unwrap_or(REOPEN_DELAY)).await;
             match self.fetch_stream(connection, place.last.as_deref()).await {
                 Ok(post_response) if is_stream(&post_response.response) => {
                     body = Some(post_response.response.into_body());
                 }
-                // It may be starting again; if not, it is asked a few times only.
+                // It may be restarting; if not, the number of attempts is limited.
                 Err(Broken { fact: Fact::Unreachable { .. }, .. }) => {}
                 _ => return broke(Fact::StreamDropped),
             }
         }
     }
 
-    /// Opens the general stream, on which the server speaks out of its own, in place of the one before.
+    /// Opens the general stream, for messages that belong to no request, in place of the one before.
     pub(super) fn listen(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
@@ -117,28 +116,29 @@ impl Remote {
     }
 
     async fn keep_listening(&self, connection: &Arc<Connection>, listener: &Arc<dyn Listener>) {
-        let mut place = Place::default();
-        let mut pause = PAUSE;
+        let mut place = ResumePoint::default();
+        let mut pause = REOPEN_DELAY;
         loop {
             let opened = Instant::now();
             match self.fetch_stream(connection, place.last.as_deref()).await {
                 Ok(post_response) if is_stream(&post_response.response) => {
-                    let (body, patience) = (post_response.response.into_body(), Some(SILENCE));
+                    let (body, patience) =
+                        (post_response.response.into_body(), Some(SILENCE_TIMEOUT));
                     self.follow(connection, &**listener, None, body, patience, &mut place).await;
                 }
-                // It has no such stream, or has forgotten us, which the next request finds out.
+                // It has no such stream, or has lost the session, which the next request finds out.
                 Ok(post_response) if post_response.response.status().is_client_error() => return,
                 _ => {}
             }
-            if opened.elapsed() >= GOOD {
-                pause = PAUSE;
+            if opened.elapsed() >= STABLE_AFTER {
+                pause = REOPEN_DELAY;
             }
             sleep(place.pause.unwrap_or(pause)).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(MAX_REOPEN_DELAY);
         }
     }
 
-    /// Hears a stream to its end, or until the request it belongs to is answered.
+    /// Reads a stream to its end, or until its request is answered.
     pub(in crate::upstream) async fn follow(
         &self,
         connection: &Arc<Connection>,
@@ -146,7 +146,7 @@ impl Remote {
         asked: Option<u64>,
         mut body: Incoming,
         patience: Option<Duration>,
-        place: &mut Place,
+        place: &mut ResumePoint,
     ) -> End {
         let mut events = Events::new(self.site.line_bytes);
         let mut garbage = Garbage::new();
@@ -170,12 +170,15 @@ impl Remote {
             place.last = Some(last.to_owned());
         }
         if let Some(wish) = events.retry() {
-            place.pause = Some(Duration::from_millis(wish).min(LONGEST_PAUSE));
+            place.pause = Some(Duration::from_millis(wish).min(MAX_REOPEN_DELAY));
         }
         if matches!(end, End::Answered) {
-            // Whatever it still says is of no interest, but its connection is.
+            // What follows does not matter, but the connection can be reused after it.
             drop(
-                timeout(TAIL, async { while next_data(&mut body, None).await.is_some() {} }).await,
+                timeout(DRAIN_TIMEOUT, async {
+                    while next_data(&mut body, None).await.is_some() {}
+                })
+                .await,
             );
         }
         end
@@ -200,17 +203,17 @@ impl Remote {
                 garbage.sense();
                 None
             }
-            Err(defect) if connection.bad_answer(&data, defect, listener) => {
+            Err(defect) if connection.fail_answered(&data, defect, listener) => {
                 asked.map(|_| End::Answered)
             }
             Err(_) => {
-                connection.overheard(&data);
+                connection.record_stray_line(&data);
                 garbage.one_more().map(End::Garbage)
             }
         }
     }
 
-    /// The events of a stream until `done` says so of one, for those who want one thing of it.
+    /// Passes on the events of a stream until `done` accepts one.
     pub(super) async fn read_events(
         &self,
         mut body: Incoming,
@@ -231,7 +234,6 @@ impl Remote {
     }
 }
 
-/// Whether a response is a stream of events.
 pub(in crate::upstream) fn is_stream(response: &hyper::Response<Incoming>) -> bool {
     response.status() == hyper::StatusCode::OK && kind_of(response) == Kind::Stream
 }
@@ -246,7 +248,7 @@ pub(in crate::upstream) async fn next_data(
             Some(limit) => timeout(limit, body.frame()).await.ok()??,
             None => body.frame().await?,
         };
-        // Trailers hold nothing for us.
+        // Trailers are ignored.
         if let Ok(data) = frame.ok()?.into_data() {
             return Some(data);
         }

@@ -14,14 +14,14 @@ use crate::upstream::container_reaper::ContainerReaper;
 use crate::upstream::launch::chain;
 use crate::{manifest, rlimits, task};
 
-/// Files that a start takes: three pipes and a socket with two ends each, and one to spare.
+/// File descriptors that a start needs: three pipes and a socket with two ends each, and one to spare.
 const START_FILES: usize = 9;
 
-/// Programs that may download before the server itself starts: they get more time while they show life.
+/// Commands that may download before the server itself starts: they get more time while they show activity.
 const INSTALLERS: [&str; 12] =
     ["npx", "npm", "pnpm", "yarn", "bunx", "bun", "deno", "uvx", "uv", "pipx", "docker", "podman"];
 
-/// Starts servers' processes. The supervising thread starts with the first of them.
+/// Starts server processes. The supervising thread starts with the first of them.
 pub struct Processes {
     shim: ShimCommand,
     containment: config::Containment,
@@ -31,7 +31,7 @@ pub struct Processes {
     plain: OnceLock<Spawner>,
 }
 
-/// Whether a server's command is one that may install first.
+/// Whether a server's command may install first.
 pub fn installs(config: &ServerConfig) -> bool {
     let Some(command) = config.transport.command() else { return false };
     let name = Path::new(command).file_stem().map(|name| name.to_string_lossy().into_owned());
@@ -51,16 +51,16 @@ impl Processes {
         }
     }
 
-    /// Starts a server's process. An `npx` or `uvx` that is installed already is skipped; if what it would have
-    /// run cannot be executed, the command runs as written.
+    /// Starts a server's process. An `npx` or `uvx` whose package is installed already is skipped; if the package's program
+    /// cannot be executed, the command runs as written.
     pub async fn start(&self, config: &ServerConfig, local: &LocalCommand) -> Result<Parts, Fact> {
         let mut spec = spec(config, local, &self.pass_env);
-        // The process between us and the server needs some too, and could not say so.
+        // The shim needs some too, and could not report a lack of them.
         rlimits::files(START_FILES).map_err(|reason| Fact::OutOfFiles { reason })?;
         let spawner = self.spawner(config.containment.unwrap_or(self.containment))?;
         if config.in_container && cfg!(target_os = "linux") {
             let none = |error| Fact::SpawnFailed {
-                reason: format!("nothing can see to the end of its container: {error}"),
+                reason: format!("the container reaper could not be started: {error}"),
             };
             let container_reaper =
                 ContainerReaper::start(&self.shim, &spec.program).map_err(none)?;
@@ -86,7 +86,7 @@ impl Processes {
         let literal = spec.clone();
         let prepared = move || {
             if let Some(sandbox_policy) = &spec.sandbox_policy {
-                // Without it the server is told so when it first wants it.
+                // If this fails, the server reports it when it first needs the folder.
                 std::fs::create_dir_all(sandbox_policy.home.join(TEMPORARY)).ok();
             }
             resolve::resolve(&spec)
@@ -113,7 +113,9 @@ impl Processes {
         let started = Spawner::start(self.shim.clone(), containment).map_err(|error| {
             match rlimits::out_of_files(&error) {
                 Some(reason) => Fact::OutOfFiles { reason },
-                None => Fact::SpawnFailed { reason: format!("no supervising thread: {error}") },
+                None => Fact::SpawnFailed {
+                    reason: format!("the supervising thread could not be started: {error}"),
+                },
             }
         })?;
         Ok(cell.get_or_init(|| started))
@@ -136,7 +138,7 @@ fn spec(config: &ServerConfig, local: &LocalCommand, global: &PassEnv) -> Spec {
     }
 }
 
-/// The whole chain of causes: the outer error names the program, the inner says what the system said.
+/// The whole chain of causes: the outer error names the program, the inner one has the system's message.
 fn failed(error: &SpawnError) -> Fact {
     if let Some(reason) = rlimits::out_of_files(error) {
         return Fact::OutOfFiles { reason };

@@ -1,4 +1,4 @@
-//! Addresses, forms, and whose key goes where.
+//! Addresses, protocols, and which key goes where.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn at(url: &str) -> Endpoint {
 }
 
 #[test]
-fn the_form_is_read_from_the_path() {
+fn the_protocol_is_inferred_from_the_path() {
     for (url, form, uri) in [
         ("http://localhost:11434/api/embed", Form::Ollama, "http://localhost:11434/api/embed"),
         (
@@ -29,7 +29,7 @@ fn the_form_is_read_from_the_path() {
 }
 
 #[test]
-fn plain_text_goes_to_this_machine_unless_asked_for() {
+fn plain_text_stays_on_this_machine_unless_configured() {
     for (url, uri, in_clear) in [
         ("localhost:11434/api/embed", "http://localhost:11434/api/embed", false),
         ("127.0.0.1:80", "http://127.0.0.1:80/v1/embeddings", false),
@@ -46,7 +46,7 @@ fn plain_text_goes_to_this_machine_unless_asked_for() {
 }
 
 #[test]
-fn what_is_no_address_is_refused_without_repeating_it() {
+fn an_invalid_address_is_refused_without_repeating_it() {
     for url in [
         "",
         "ftp://h",
@@ -112,7 +112,7 @@ fn nothing_prints_the_key() {
 }
 
 #[test]
-fn only_voyage_is_told_what_a_text_is() {
+fn only_voyage_gets_an_input_type() {
     let voyage = Endpoint::voyage(Secret::new(VOYAGE_KEY, "pa-1")).unwrap();
     assert_eq!(
         voyage.body(&["a\"b"], Purpose::Query),

@@ -6,13 +6,13 @@ use metamcp_tools::tool::Listing;
 
 use super::*;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// As wide as the real one and otherwise as small as can be: a text points where its pieces do.
+/// As wide as the real one and otherwise minimal: a text points where its tokens do.
 const TINY: Shape =
     Shape { layers: 1, heads: 1, width: 384, inner: 1, vocabulary: 7, positions: 16 };
 
-/// The file of a made-up model, with every matrix zero but that of the pieces.
+/// The file of a made-up model, with every matrix zero but the token embeddings.
 fn tiny() -> Vec<u8> {
     let list = "[UNK]\n[CLS]\n[SEP]\nread\nfile\nsend\nmail";
     let Shape { layers, heads, width, inner, vocabulary, positions } = TINY;
@@ -70,13 +70,13 @@ fn index() -> Index {
 fn wait_until(mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "it does not come about");
+        assert!(began.elapsed() < TIMEOUT, "it does not come about");
         std::thread::yield_now();
     }
 }
 
 #[test]
-fn tools_are_read_in_the_background_and_remembered() {
+fn vectors_are_computed_in_the_background_and_cached() {
     let home = tempfile::tempdir().unwrap();
     put_model(home.path());
     let index = index();
@@ -109,12 +109,12 @@ fn the_thread_ends_with_its_owner() {
 }
 
 #[test]
-fn a_model_that_comes_later_is_found() {
+fn a_model_installed_later_is_found() {
     let home = tempfile::tempdir().unwrap();
     let local = Local::new(home.path());
     let index = index();
     let why = local.refusal().unwrap();
-    assert!(why.contains("`metamcp model add` brings it"), "{why}");
+    assert!(why.contains("run `metamcp model add` to install it"), "{why}");
     assert_eq!(local.query("read").unwrap_err(), why);
     local.offer(&index);
     assert!(!lock(&local.shared.wanted).is_running, "there is nothing to do");
@@ -124,6 +124,6 @@ fn a_model_that_comes_later_is_found() {
     std::fs::write(ModelFile::new(home.path()).path(), b"broken").unwrap();
     let other = Local::new(home.path());
     assert!(other.refusal().is_none(), "nobody has looked");
-    assert!(other.query("read").unwrap_err().contains("brings it anew"));
+    assert!(other.query("read").unwrap_err().contains("install it again"));
     assert!(other.refusal().is_some());
 }

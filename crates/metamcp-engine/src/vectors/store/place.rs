@@ -1,4 +1,4 @@
-//! Where the file is: one who may open or replace it at a time, nothing followed that leads elsewhere.
+//! The path of the file: opened or replaced by one process at a time, without following symlinks.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -11,16 +11,16 @@ use crate::files::{Directory, FileError};
 
 const FILE: &str = "catalog.db";
 const LOCK: &str = "catalog.lock";
-/// Files SQLite keeps beside its own.
-const BESIDE: [&str; 2] = ["-wal", "-shm"];
+/// Files that SQLite creates beside its own.
+const SIDE_FILES: [&str; 2] = ["-wal", "-shm"];
 
-/// Opening takes milliseconds; migrating the largest file there can be takes a few seconds.
+/// Opening takes milliseconds; migrating the largest file a few seconds.
 const LOCK_ATTEMPTS: u32 = 150;
-const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
+const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Damaged files kept for whoever wants to know what happened.
+/// Damaged files kept for diagnosis.
 const MAX_ASIDE: usize = 3;
-/// Names looked at when older ones are cleared away.
+/// Entries read when older ones are removed.
 const MAX_ENTRIES: usize = 10_000;
 
 /// Device and inode: the same file, whatever its name.
@@ -33,17 +33,17 @@ pub(super) struct Place {
     path: PathBuf,
 }
 
-/// While this lives nobody else opens, migrates, creates or puts aside the file.
+/// While it lives no other process opens, migrates, creates or moves the file.
 #[derive(Debug)]
 pub(super) struct LockGuard {
     _file: File,
 }
 
 impl Place {
-    /// The home as it is now, made if it is not there.
+    /// Resolves the home; creates it if missing.
     pub(super) fn find(home: &Path) -> Result<Place, StoreError> {
         let directory = Directory::home_or_create(home)?;
-        // The home may be a link; below it SQLite is told to follow none.
+        // The home may be a symlink; below it SQLite follows none.
         let real = fs::canonicalize(home).map_err(|source| failed("resolve", home, source))?;
         Ok(Place { directory, path: real.join(FILE) })
     }
@@ -52,8 +52,8 @@ impl Place {
         &self.path
     }
 
-    /// Waits for the others, not for long.
-    pub(super) fn turn(&self) -> Result<LockGuard, StoreError> {
+    /// Locks the file against other processes, with a timeout.
+    pub(super) fn lock(&self) -> Result<LockGuard, StoreError> {
         let path = self.path.with_file_name(LOCK);
         let file = private(OpenOptions::new().read(true).write(true).create(true))
             .open(&path)
@@ -61,24 +61,23 @@ impl Place {
         for _ in 0..LOCK_ATTEMPTS {
             match file.try_lock() {
                 Ok(()) => return Ok(LockGuard { _file: file }),
-                Err(TryLockError::WouldBlock) => thread::sleep(BETWEEN_ATTEMPTS),
+                Err(TryLockError::WouldBlock) => thread::sleep(LOCK_INTERVAL),
                 Err(TryLockError::Error(source)) => return Err(failed("lock", &path, source)),
             }
         }
         Err(StoreError::Locked { path })
     }
 
-    /// Which file stands there, if any.
     pub(super) fn identity(&self) -> Option<Identity> {
         fs::symlink_metadata(&self.path).ok().map(|found| identity_of(&found))
     }
 
-    /// A private regular file stands there afterwards, empty if there was none.
-    pub(super) fn ensure(&self, _turn: &LockGuard) -> Result<Identity, StoreError> {
+    /// Makes sure that there is a private regular file; an empty one is created if there was none.
+    pub(super) fn ensure(&self, _lock: &LockGuard) -> Result<Identity, StoreError> {
         let found = match fs::symlink_metadata(&self.path) {
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // Others may still write to the files beside one that was deleted. A new one must not
+                // Other processes may still write to the side files of a deleted file. A new one must not
                 // share them.
                 self.remove_beside();
                 let created = private(OpenOptions::new().write(true).create_new(true))
@@ -96,12 +95,12 @@ impl Place {
         Ok(identity_of(&found))
     }
 
-    /// Moves a damaged file out of the way, unless another gateway has done so: then another file stands there.
+    /// Moves a damaged file aside, unless another gateway has replaced it already.
     pub(super) fn put_aside(
         &self,
         damaged: Identity,
         now_ms: u64,
-        _turn: &LockGuard,
+        _lock: &LockGuard,
     ) -> Result<Option<PathBuf>, StoreError> {
         if self.identity() != Some(damaged) {
             return Ok(None);
@@ -114,14 +113,14 @@ impl Place {
         let mut old: Vec<&String> = names.iter().filter(|name| name.starts_with(&prefix)).collect();
         old.truncate(old.len().saturating_sub(MAX_ASIDE));
         for name in old {
-            // One too many does no harm; it is tried again next time.
+            // One too many is harmless; the next time tries again.
             self.directory.remove(name).ok();
         }
         Ok(Some(self.path.with_file_name(aside)))
     }
 
     fn remove_beside(&self) {
-        for suffix in BESIDE {
+        for suffix in SIDE_FILES {
             // Usually there is none.
             self.directory.remove(&format!("{FILE}{suffix}")).ok();
         }
@@ -165,7 +164,7 @@ fn identity_of(found: &fs::Metadata) -> Identity {
     (found.dev(), found.ino())
 }
 
-/// Elsewhere a file that is open cannot be deleted, so that it is always the same.
+/// On other systems an open file cannot be deleted, so it is always the same.
 #[cfg(not(unix))]
 fn identity_of(_found: &fs::Metadata) -> Identity {
     (0, 0)

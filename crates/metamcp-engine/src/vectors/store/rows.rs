@@ -1,4 +1,4 @@
-//! Rows read, written, and cleared away.
+//! Reads, writes and prunes rows.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use super::{Bounds, Key, MAX_DESCRIPTION_CHARS, Open, Remembered, StoreError, schema, signed};
 use crate::vectors::answer::is_unit;
 
-/// A tool nobody asked about for this long is gone. Not sooner: another project that shares the home may have it.
+/// A vector unused for this long is deleted. Not sooner: another project with the same home may use it.
 const KEEP_UNUSED_MS: i64 = 30 * DAY_MS;
-/// How exactly it is known when a row was last used: finer would turn every read into a write.
+/// The resolution of the time of last use: a finer one would turn every read into a write.
 pub(super) const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
 impl Open {
@@ -33,7 +33,7 @@ impl Open {
                     let bytes = row.get_ref(2)?.as_blob().ok();
                     let whose = [key.server.as_str(), &key.tool, model];
                     let sum = bytes.map(|bytes| schema::checksum(whose, &key.digest, bytes));
-                    // A flipped bit shows here, and the vector is made again.
+                    // A flipped bit is detected here, and the vector is computed again.
                     let whole = sum.is_some_and(|sum| {
                         row.get_ref(4)
                             .is_ok_and(|kept| kept.as_blob().is_ok_and(|kept| kept == sum))
@@ -52,7 +52,7 @@ impl Open {
         }
         drop(select);
         if !touched.is_empty() {
-            // Whether it is known that they were used matters less than having them.
+            // Having the vectors matters more than recording their use.
             self.touch(&touched, now_ms).ok();
         }
         Ok(found)
@@ -102,7 +102,7 @@ impl Open {
         Ok(())
     }
 
-    /// Clears away what nobody used for long, and what was used longest ago where there is too much.
+    /// Deletes rows unused for long, and the least recently used ones if there are too many.
     pub(super) fn prune(&mut self, bounds: Bounds, now_ms: i64) -> Result<(), StoreError> {
         const OLDEST: &str = "DELETE FROM embeddings WHERE rowid IN
             (SELECT rowid FROM embeddings ORDER BY used_at, rowid LIMIT ?1)";
@@ -118,7 +118,7 @@ impl Open {
         let pages = number(&transaction, "PRAGMA page_count")?
             - number(&transaction, "PRAGMA freelist_count")?;
         let bytes = pages * number(&transaction, "PRAGMA page_size")?;
-        // Before the file is full, since a full one takes no more.
+        // Before the file is full, since a full one accepts no writes.
         let most = signed(bounds.bytes / 10 * 9);
         if bytes > most {
             let rows = rows.min(i64::from(bounds.rows));
@@ -126,7 +126,7 @@ impl Open {
             transaction.execute(OLDEST, [(rows as f64 * share).ceil() as i64])?;
         }
         transaction.commit()?;
-        // Gives back a page at each step.
+        // Frees a page at each step.
         let mut vacuum = self.connection.prepare("PRAGMA incremental_vacuum")?;
         let mut pages = vacuum.query([])?;
         while pages.next()?.is_some() {}

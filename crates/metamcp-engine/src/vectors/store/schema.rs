@@ -1,4 +1,4 @@
-//! The tables, and how older ones become them.
+//! The tables, and the migrations of older ones.
 
 use metamcp_types::text;
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
@@ -8,7 +8,7 @@ use super::{MAX_DESCRIPTION_CHARS, MAX_ROWS, StoreError};
 use crate::vectors::answer::{MAX_DIMENSIONS, unit};
 use crate::vectors::endpoint::VOYAGE_MODEL;
 
-/// What this program writes. 0 is an empty file; 1 has server, tool_name, description, embedding, updated_at; 2 has no
+/// The version written. 0 is an empty file; 1 has server, tool_name, description, embedding, updated_at; 2 has no
 /// checksum.
 pub(super) const VERSION: i64 = 3;
 
@@ -37,7 +37,7 @@ pub(super) const INSERT: &str = "INSERT OR REPLACE INTO embeddings
     (server, tool_name, model, dims, digest, description, embedding, updated_at, used_at, checksum)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 
-/// Eight bytes that change with every bit of a vector, and with whose it is.
+/// A checksum of a vector and its key.
 pub(super) fn checksum(whose: [&str; 3], digest: &[u8], embedding: &[u8]) -> [u8; 8] {
     let mut hash = Sha256::new();
     for part in whose.map(str::as_bytes).into_iter().chain([digest, embedding]) {
@@ -50,7 +50,7 @@ pub(super) fn checksum(whose: [&str; 3], digest: &[u8], embedding: &[u8]) -> [u8
     first
 }
 
-/// Brings the file to the present version in one transaction, or leaves it as it was.
+/// Migrates the file to the current version in one transaction, or leaves it as it was.
 pub(super) fn migrate(connection: &mut Connection, now_ms: i64) -> Result<(), StoreError> {
     let found = version(connection)?;
     if found > VERSION {
@@ -58,7 +58,7 @@ pub(super) fn migrate(connection: &mut Connection, now_ms: i64) -> Result<(), St
     }
     if found < VERSION {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        // A gateway of another version, which knows no turns, may have been quicker.
+        // A gateway of another version, without this lock, may have been quicker.
         let from = match version(&transaction)? {
             // The first version may not have written its number.
             0 if has_tables(&transaction)? => 1,
@@ -78,22 +78,22 @@ pub(super) fn migrate(connection: &mut Connection, now_ms: i64) -> Result<(), St
     Ok(())
 }
 
-/// The number in the file. Also the first real look into it.
+/// The version of the file. Also the first read of it, which reveals damage.
 pub(super) fn version(connection: &Connection) -> Result<i64, rusqlite::Error> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
-/// Numbers as they are stored: 32 bits each, little endian.
+/// As stored: 32 bits each, little endian.
 pub(super) fn to_bytes(vector: &[f32]) -> Vec<u8> {
     vector.iter().flat_map(|x| x.to_le_bytes()).collect()
 }
 
-/// How many numbers, as a column holds it.
+/// The number of dimensions, as stored.
 pub(super) fn length(vector: &[f32]) -> i64 {
     i64::try_from(vector.len()).unwrap_or(i64::MAX)
 }
 
-/// The numbers, if there is a sensible count of them.
+/// The vector, if its length is plausible.
 pub(super) fn from_bytes(bytes: &[u8]) -> Option<Vec<f32>> {
     let (numbers, rest) = bytes.as_chunks::<4>();
     let sensible = rest.is_empty() && (1..=MAX_DIMENSIONS).contains(&numbers.len());
@@ -104,11 +104,11 @@ fn has_tables(connection: &Connection) -> Result<bool, rusqlite::Error> {
     connection.query_row("SELECT count(*) > 0 FROM sqlite_master", [], |row| row.get(0))
 }
 
-/// The first version knew one model, and kept the text itself in place of its digest. A row that does not
-/// fit is left behind: it can be made again.
+/// The first version had one model, and the text itself instead of its digest. A row that does not fit is dropped: it can
+/// be computed again.
 fn from_first(transaction: &Transaction<'_>, now_ms: i64) -> Result<(), StoreError> {
     transaction.execute_batch("ALTER TABLE embeddings RENAME TO embeddings_first")?;
-    // An index keeps its name when its table gets another.
+    // An index keeps its name when its table is renamed.
     transaction.execute_batch("DROP INDEX IF EXISTS embeddings_by_use")?;
     transaction.execute_batch(TABLE)?;
     let mut insert = transaction.prepare(INSERT)?;
@@ -140,7 +140,7 @@ fn from_first(transaction: &Transaction<'_>, now_ms: i64) -> Result<(), StoreErr
     Ok(())
 }
 
-/// The second had no checksums: its vectors are taken as they are, and watched from now on.
+/// The second version had no checksums: its vectors are taken as they are.
 fn from_second(transaction: &Transaction<'_>) -> Result<(), StoreError> {
     transaction.execute_batch("ALTER TABLE embeddings ADD COLUMN checksum BLOB")?;
     let mut update = transaction.prepare("UPDATE embeddings SET checksum = ?1 WHERE rowid = ?2")?;
@@ -157,7 +157,7 @@ fn from_second(transaction: &Transaction<'_>) -> Result<(), StoreError> {
             let sum = checksum(whose, digest.unwrap_or_default(), embedding.unwrap_or_default());
             Ok((row.get(0)?, sum))
         };
-        // A row that cannot be read gets no checksum, and is made again.
+        // A row that cannot be read gets no checksum, and is computed again.
         sums.extend(read().ok());
     }
     drop(rows);

@@ -1,4 +1,4 @@
-//! Real files: migrated, shared, damaged, deleted, too many.
+//! Real files: migrated, shared, damaged, deleted, oversized.
 
 use std::fs;
 use std::path::Path;
@@ -91,7 +91,7 @@ fn first_version(home: &Path, version: i64) {
 }
 
 #[test]
-fn what_is_written_is_read_by_the_next() {
+fn written_vectors_are_read_by_the_next_process() {
     let home = TempDir::new().unwrap();
     let all = rows("s", 50);
     let store = Store::new(home.path());
@@ -113,7 +113,7 @@ fn what_is_written_is_read_by_the_next() {
 
 #[cfg(unix)]
 #[test]
-fn only_the_owner_can_read_it() {
+fn the_file_is_private_to_its_owner() {
     use std::os::unix::fs::PermissionsExt;
     let home = TempDir::new().unwrap();
     let mode =
@@ -132,7 +132,7 @@ fn only_the_owner_can_read_it() {
 }
 
 #[test]
-fn the_first_version_is_migrated_and_nothing_good_is_lost() {
+fn the_first_version_is_migrated_without_losing_valid_rows() {
     for version in [0, 1] {
         let home = TempDir::new().unwrap();
         first_version(home.path(), version);
@@ -146,7 +146,7 @@ fn the_first_version_is_migrated_and_nothing_good_is_lost() {
         drop(store);
         let connection = raw(home.path());
         assert_eq!(schema::version(&connection).unwrap(), schema::VERSION);
-        // The number became text by the column's own rule.
+        // SQLite's column affinity turned the number into text.
         assert_eq!(number(&connection, "SELECT count(*) FROM embeddings").unwrap(), 3);
         assert_eq!(
             number(&connection, "SELECT count(*) FROM sqlite_master WHERE type = 'table'").unwrap(),
@@ -165,7 +165,7 @@ fn the_first_version_is_migrated_and_nothing_good_is_lost() {
 }
 
 #[test]
-fn a_flipped_bit_costs_its_row_and_no_other() {
+fn a_flipped_bit_costs_only_its_row() {
     let home = TempDir::new().unwrap();
     let all = rows("s", 8);
     assert!(Store::new(home.path()).write(MODEL, &all, NOW));
@@ -186,7 +186,7 @@ fn a_flipped_bit_costs_its_row_and_no_other() {
         drop(connection);
         let store = Store::new(home.path());
         assert_eq!(held(&store, &all), 7, "bit {bit} went unnoticed");
-        assert!(store.write(MODEL, &all, NOW), "it is made again");
+        assert!(store.write(MODEL, &all, NOW), "it is written again");
         assert_eq!(held(&store, &all), 8);
     }
 }
@@ -205,7 +205,7 @@ fn the_second_version_is_migrated_with_its_vectors() {
 }
 
 #[test]
-fn a_file_from_the_future_is_left_as_it_is() {
+fn a_file_of_a_newer_version_is_not_changed() {
     let home = TempDir::new().unwrap();
     raw(home.path()).execute_batch("CREATE TABLE other (x); PRAGMA user_version = 4").unwrap();
     let before = fs::read(home.path().join("catalog.db")).unwrap();
@@ -216,14 +216,14 @@ fn a_file_from_the_future_is_left_as_it_is() {
     assert!(note.contains("memory only") && note.contains("version 4"), "{note}");
     assert_eq!(fs::read(home.path().join("catalog.db")).unwrap(), before);
     assert_eq!(names(home.path()), ["catalog.db", "catalog.lock"]);
-    // It is looked at again after a while.
+    // It is tried again after a while.
     fs::remove_file(home.path().join("catalog.db")).unwrap();
     assert!(!store.write(MODEL, &rows("s", 3), NOW + 1));
-    assert!(store.write(MODEL, &rows("s", 3), NOW + LOOK_AGAIN_MS));
+    assert!(store.write(MODEL, &rows("s", 3), NOW + RETRY_AFTER_MS));
 }
 
 #[test]
-fn a_damaged_file_is_put_aside_and_a_new_one_begun() {
+fn a_damaged_file_is_moved_aside_and_replaced() {
     let garbage: Vec<u8> =
         (0..20_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let beginnings: [&[u8]; 3] = [b"", b"SQLite format 3\0", b"hello"];
@@ -240,7 +240,7 @@ fn a_damaged_file_is_put_aside_and_a_new_one_begun() {
         let note = store.note().unwrap();
         assert!(note.contains("damaged") && note.contains(&aside[0]), "{note}");
     }
-    // A whole file with other tables in it is nothing we can use either.
+    // A valid file with other tables in it is unusable too.
     for sql in [
         "CREATE TABLE other (x)",
         "CREATE TABLE embeddings (x); PRAGMA user_version = 2",
@@ -256,7 +256,7 @@ fn a_damaged_file_is_put_aside_and_a_new_one_begun() {
 }
 
 #[test]
-fn damage_while_it_is_open_is_survived_and_few_damaged_files_stay() {
+fn damage_while_open_is_survived_and_few_damaged_files_are_kept() {
     let home = TempDir::new().unwrap();
     let many = rows("s", 400);
     let store = Store::new(home.path());
@@ -281,7 +281,7 @@ fn damage_while_it_is_open_is_survived_and_few_damaged_files_stay() {
 }
 
 #[test]
-fn damage_found_only_while_reading_costs_what_was_in_the_file() {
+fn damage_found_while_reading_replaces_the_file() {
     let home = TempDir::new().unwrap();
     let wide: Vec<Remembered> = rows("s", 300)
         .into_iter()
@@ -292,7 +292,7 @@ fn damage_found_only_while_reading_costs_what_was_in_the_file() {
     assert!(store.read(MODEL, &keys(&wide[..1]), NOW)[0].is_some());
     let path = home.path().join("catalog.db");
     let mut content = fs::read(&path).unwrap();
-    // The first pages say that all is well.
+    // The first pages are intact.
     content[8 * 4096..].fill(0xA5);
     fs::write(&path, content).unwrap();
     assert_eq!(store.read(MODEL, &keys(&wide), NOW), vec![None; 300]);
@@ -303,7 +303,7 @@ fn damage_found_only_while_reading_costs_what_was_in_the_file() {
 }
 
 #[test]
-fn deleting_the_file_while_it_is_open_begins_a_new_one() {
+fn deleting_the_open_file_creates_a_new_one() {
     for also_beside in [false, true] {
         let home = TempDir::new().unwrap();
         let (one, two) = (Store::new(home.path()), Store::new(home.path()));
@@ -354,7 +354,7 @@ fn several_stores_write_one_file_at_once() {
 }
 
 #[test]
-fn two_migrate_at_once() {
+fn concurrent_migrations_are_safe() {
     let home = TempDir::new().unwrap();
     first_version(home.path(), 1);
     std::thread::scope(|scope| {
@@ -413,7 +413,7 @@ fn several_processes_share_one_home() {
 }
 
 #[test]
-fn rows_nobody_used_for_long_go_and_used_ones_stay() {
+fn unused_rows_expire_and_used_ones_stay() {
     let home = TempDir::new().unwrap();
     let all = rows("s", 10);
     let day = DAY_MS.unsigned_abs();
@@ -427,7 +427,7 @@ fn rows_nobody_used_for_long_go_and_used_ones_stay() {
 }
 
 #[test]
-fn there_are_never_more_than_the_bounds_allow() {
+fn the_file_stays_within_its_limits() {
     let home = TempDir::new().unwrap();
     let mut store = Store::new(home.path());
     store.bounds.rows = 100;
@@ -459,7 +459,7 @@ fn there_are_never_more_than_the_bounds_allow() {
 
 #[cfg(unix)]
 #[test]
-fn traps_in_its_place_are_not_followed() {
+fn symlinks_in_its_place_are_not_followed() {
     use std::os::unix::fs::PermissionsExt;
     let outside = TempDir::new().unwrap();
     let target = outside.path().join("target");
@@ -475,12 +475,12 @@ fn traps_in_its_place_are_not_followed() {
     let home = TempDir::new().unwrap();
     fs::create_dir(home.path().join("catalog.db")).unwrap();
     assert!(!Store::new(home.path()).write(MODEL, &rows("s", 3), NOW));
-    // A home that is itself a link, as to another disk, is fine.
+    // A home that is itself a symlink, such as to another disk, is fine.
     let link = outside.path().join("home");
     let real = TempDir::new().unwrap();
     std::os::unix::fs::symlink(real.path(), &link).unwrap();
     assert!(Store::new(&link).write(MODEL, &rows("s", 3), NOW));
-    // A directory that cannot be written to: the superuser can, all others go on without it.
+    // A read-only directory: root can write to it, all others go on without the file.
     let home = TempDir::new().unwrap();
     fs::set_permissions(home.path(), fs::Permissions::from_mode(0o500)).unwrap();
     let store = Store::new(home.path());

@@ -1,4 +1,4 @@
-//! A stand-in for an embeddings API on loopback: enough HTTP/1.1 to answer well, and to misbehave.
+//! A fake embeddings API on loopback: enough HTTP/1.1 to answer well, and to misbehave.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,15 +26,15 @@ impl Seen {
 }
 
 pub(super) enum Reply {
-    /// A whole answer with this status, headers and body.
+    /// A complete response with this status, headers and body.
     Whole(u16, &'static str, String),
     /// These bytes, then the connection is closed.
     Bytes(Vec<u8>),
-    /// A good head and a body without end.
+    /// A valid head and an endless body.
     Endless,
-    /// Nothing, and the connection stays.
+    /// No response; the connection stays open.
     Hang,
-    /// A whole answer after a while.
+    /// A complete response after a delay.
     Late(Duration, String),
 }
 
@@ -88,13 +88,13 @@ impl Api {
     }
 }
 
-/// The vector this API has for a text: four numbers, not of length one.
+/// The vector of a text at this API: four numbers, not normalized.
 pub(super) fn vector(text: &str) -> [f32; 4] {
     let sum = text.bytes().fold(7_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     [1.0, (sum % 97) as f32, (sum / 97 % 89) as f32, text.len() as f32]
 }
 
-/// What an honest API says, in reverse order to see whether the index is heeded.
+/// A valid response, in reverse order to test sorting by index.
 pub(super) fn honest(seen: &Seen) -> Reply {
     Reply::Whole(200, "", honest_body(seen))
 }
@@ -154,7 +154,7 @@ async fn send(stream: &mut TcpStream, reply: Reply) -> bool {
     match reply {
         Reply::Whole(status, headers, body) => whole(stream, status, headers, &body).await,
         Reply::Late(wait, body) => {
-            // What a slow service does; nobody in the tests waits for it.
+            // Simulates a slow service; no test waits for it.
             tokio::time::sleep(wait).await;
             whole(stream, 200, "", &body).await
         }
@@ -165,12 +165,12 @@ async fn send(stream: &mut TcpStream, reply: Reply) -> bool {
         Reply::Endless => {
             let head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"data\":[";
             stream.write_all(head).await.ok();
-            // Ends when the other side has had enough.
+            // Ends when the peer closes the connection.
             while stream.write_all(&[b' '; 65_536]).await.is_ok() {}
             false
         }
         Reply::Hang => {
-            // Until the other side gives up.
+            // Until the peer gives up.
             let mut rest = Vec::new();
             stream.read_to_end(&mut rest).await.ok();
             false

@@ -54,7 +54,7 @@ impl Client {
         thread::spawn(move || read_lines(stdout, &sender));
         let last_words = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&last_words);
-        let stderr = thread::spawn(move || keep_last_words(stderr, &kept));
+        let stderr = thread::spawn(move || keep_stderr_tail(stderr, &kept));
         Ok(Self { name: name.to_owned(), child, input, lines, stderr, last_words, asked: 0 })
     }
 
@@ -193,7 +193,7 @@ fn read_lines(stdout: ChildStdout, sender: &SyncSender<String>) {
 }
 
 /// Reads stderr to its end and keeps the tail, so that a talkative child is never held back.
-fn keep_last_words(mut stderr: ChildStderr, kept: &Mutex<Vec<u8>>) {
+fn keep_stderr_tail(mut stderr: ChildStderr, kept: &Mutex<Vec<u8>>) {
     let mut chunk = [0; 4096];
     while let Ok(count @ 1..) = stderr.read(&mut chunk) {
         let mut kept = kept.lock();

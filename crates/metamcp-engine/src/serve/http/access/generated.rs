@@ -103,7 +103,7 @@ impl Generated {
 }
 
 fn turn(folder: &Directory) -> Result<std::fs::File, GeneratedError> {
-    let file = folder.turnstile(TURN).map_err(GeneratedError::Home)?;
+    let file = folder.open_lock(TURN).map_err(GeneratedError::Home)?;
     let path = folder.path().join(TURN);
     let failed = |source| GeneratedError::Home(FileError::Io { action: "lock", path, source });
     file.lock().map_err(failed)?;

@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use super::keys::{KeyError, KeySet};
 use crate::serve::http::handler::Handler;
-use crate::web::{self, BodyError, Outgoing, Plan, SendErrorKind, Web};
+use crate::web::{self, BodyError, ClientOptions, Outgoing, SendErrorKind, Web};
 
 /// Poll interval of a file.
 const FILE_AGAIN: Duration = Duration::from_secs(5);
@@ -136,7 +136,7 @@ impl KeySource {
 
 /// Fetches one document, without following redirects.
 async fn fetch(uri: Uri) -> Result<Bytes, String> {
-    let web = Web::new(Plan::plain(PATIENCE, 1)).map_err(|error| error.to_string())?;
+    let web = Web::new(ClientOptions::new(PATIENCE, 1)).map_err(|error| error.to_string())?;
     let mut request = Request::new(Outgoing::default());
     *request.uri_mut() = uri;
     let answer = web.send(request).await.map_err(|error| match error.kind {
@@ -149,7 +149,7 @@ async fn fetch(uri: Uri) -> Result<Bytes, String> {
     if answer.status() != StatusCode::OK {
         return Err(format!("the issuer answers {}", answer.status()));
     }
-    web::whole(answer.into_body(), MAX_BYTES).await.map_err(|error| match error {
+    web::read_body(answer.into_body(), MAX_BYTES).await.map_err(|error| match error {
         BodyError::TooLarge => "the issuer's answer is too long".to_owned(),
         BodyError::Closed => "the issuer's answer broke off".to_owned(),
     })

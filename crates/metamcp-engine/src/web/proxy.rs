@@ -1,4 +1,4 @@
-//! The way through a tunnel that the surroundings name (`HTTPS_PROXY`), and which hosts it is not for (`NO_PROXY`).
+//! The HTTP proxy of the environment (`HTTPS_PROXY`), used by CONNECT, and the hosts excluded from it (`NO_PROXY`).
 
 use std::io;
 
@@ -8,32 +8,31 @@ use metamcp_types::web::Address;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Longest answer of a tunnel before the way is open.
-const MAX_ANSWER: usize = 16 * 1024;
+/// Longest response to CONNECT.
+const MAX_RESPONSE: usize = 16 * 1024;
 
-/// A tunnel.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Tunnel {
+pub struct Proxy {
     host: String,
     port: u16,
     credentials: Option<String>,
     except: Vec<String>,
 }
 
-impl std::fmt::Debug for Tunnel {
+impl std::fmt::Debug for Proxy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Tunnel({}:{})", self.host, self.port)
+        write!(f, "Proxy({}:{})", self.host, self.port)
     }
 }
 
-impl Tunnel {
-    /// The one that variables name, looked up by `variable`.
-    pub fn named(variable: impl Fn(&str) -> Option<String>) -> Option<Tunnel> {
+impl Proxy {
+    /// The proxy that the variables name, read by `variable`.
+    pub fn named(variable: impl Fn(&str) -> Option<String>) -> Option<Proxy> {
         let find = |name: &str| variable(name).filter(|value| !value.is_empty());
         let either = |name: &str| find(name).or_else(|| find(&name.to_ascii_lowercase()));
         let text = either("HTTPS_PROXY").or_else(|| either("ALL_PROXY"))?;
         let text = if text.contains("://") { text } else { format!("http://{text}") };
-        // A user and a password may stand in it, which no other address of ours may have.
+        // It may contain a user and a password, unlike other addresses.
         let (scheme, rest) = text.split_once("://")?;
         let end = rest.find('/').unwrap_or(rest.len());
         let (user, place) = match rest[..end].rsplit_once('@') {
@@ -42,13 +41,13 @@ impl Tunnel {
         };
         let address = Address::parse(&format!("{scheme}://{place}")).ok()?;
         if address.is_secure() {
-            // TLS to the tunnel itself is not spoken here.
+            // TLS to the proxy itself is not supported.
             return None;
         }
         let credentials = user.map(|user| STANDARD.encode(unescaped(user)));
         let except = either("NO_PROXY").unwrap_or_default();
         let except = except.split(',').map(|name| name.trim().to_ascii_lowercase());
-        Some(Tunnel {
+        Some(Proxy {
             host: address.host().to_owned(),
             port: address.port(),
             credentials,
@@ -56,9 +55,8 @@ impl Tunnel {
         })
     }
 
-    /// The one that this process's variables name.
-    pub fn from_surroundings() -> Option<Tunnel> {
-        Tunnel::named(|name| std::env::var(name).ok())
+    pub fn from_env() -> Option<Proxy> {
+        Proxy::named(|name| std::env::var(name).ok())
     }
 
     pub(super) fn host(&self) -> &str {
@@ -69,7 +67,7 @@ impl Tunnel {
         self.port
     }
 
-    /// Whether the way to this host leads through it. Nothing on this machine does.
+    /// Whether connections to this host go through the proxy. Those to this machine never do.
     pub(super) fn is_for(&self, host: &str) -> bool {
         let host = host.to_ascii_lowercase();
         let here = host == "localhost" || host.starts_with("127.") || host == "::1";
@@ -82,7 +80,7 @@ impl Tunnel {
             })
     }
 
-    /// Asks the tunnel to open the way.
+    /// Opens a tunnel with CONNECT.
     pub(super) async fn open(
         &self,
         stream: &mut TcpStream,
@@ -90,16 +88,16 @@ impl Tunnel {
         port: u16,
     ) -> io::Result<()> {
         let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-        let mut ask = format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n");
+        let mut request = format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n");
         if let Some(credentials) = &self.credentials {
-            ask.push_str(&format!("Proxy-Authorization: Basic {credentials}\r\n"));
+            request.push_str(&format!("Proxy-Authorization: Basic {credentials}\r\n"));
         }
-        ask.push_str("\r\n");
-        stream.write_all(ask.as_bytes()).await?;
+        request.push_str("\r\n");
+        stream.write_all(request.as_bytes()).await?;
         let mut answer = Vec::new();
         // Byte by byte: what follows the empty line is TLS already.
         while !answer.ends_with(b"\r\n\r\n") {
-            if answer.len() >= MAX_ANSWER {
+            if answer.len() >= MAX_RESPONSE {
                 return Err(io::ErrorKind::InvalidData.into());
             }
             answer.push(stream.read_u8().await?);
@@ -111,7 +109,7 @@ impl Tunnel {
         let status = String::from_utf8_lossy(&status[..status.len().min(3)]).into_owned();
         Err(io::Error::new(
             io::ErrorKind::ConnectionRefused,
-            format!("the tunnel answers {status}"),
+            format!("the proxy answered {status}"),
         ))
     }
 }
@@ -139,21 +137,21 @@ fn unescaped(text: &str) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn named(pairs: &'static [(&'static str, &'static str)]) -> Option<Tunnel> {
-        Tunnel::named(|name| {
+    fn named(pairs: &'static [(&'static str, &'static str)]) -> Option<Proxy> {
+        Proxy::named(|name| {
             pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         })
     }
 
     #[test]
-    fn variables_name_a_tunnel_and_its_exceptions() {
-        let tunnel = named(&[
+    fn variables_name_a_proxy_and_its_exceptions() {
+        let proxy = named(&[
             ("HTTPS_PROXY", "http://u%40x:p@Gate.example:3128/"),
             ("NO_PROXY", "internal.example, .corp.example,10.0.0.1"),
         ])
         .unwrap();
-        assert_eq!((tunnel.host(), tunnel.port()), ("gate.example", 3128));
-        assert_eq!(tunnel.credentials.as_deref(), Some("dUB4OnA="));
+        assert_eq!((proxy.host(), proxy.port()), ("gate.example", 3128));
+        assert_eq!(proxy.credentials.as_deref(), Some("dUB4OnA="));
         for (host, through) in [
             ("mcp.example", true),
             ("internal.example", false),
@@ -164,12 +162,12 @@ mod tests {
             ("localhost", false),
             ("127.0.0.1", false),
         ] {
-            assert_eq!(tunnel.is_for(host), through, "{host}");
+            assert_eq!(proxy.is_for(host), through, "{host}");
         }
         assert_eq!(named(&[("https_proxy", "gate:3128")]).unwrap().port(), 3128);
         assert!(!named(&[("ALL_PROXY", "gate:1"), ("NO_PROXY", "*")]).unwrap().is_for("a.b"));
         assert_eq!(named(&[]), None);
         assert_eq!(named(&[("HTTPS_PROXY", "")]), None);
-        assert!(!format!("{tunnel:?}").contains("p@"));
+        assert!(!format!("{proxy:?}").contains("p@"));
     }
 }
