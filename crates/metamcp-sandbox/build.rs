@@ -63,6 +63,7 @@ fn compile_all() -> Result<(), Box<dyn Error>> {
             path.file_stem().and_then(|stem| stem.to_str()).ok_or("a name that is no text")?;
         let compiled = Path::new(&out).join(format!("{name}.bytecode"));
         fs::write(&compiled, compile(name, &fs::read_to_string(&path)?)?)?;
+        let compiled = compiled.to_str().ok_or("a folder that is no text")?;
         list.push_str(&format!("({name:?}, include_bytes!({compiled:?})),\n"));
     }
     list.push_str("]\n");

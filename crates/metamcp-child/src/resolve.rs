@@ -33,7 +33,7 @@ const LONGEST_FILE: u64 = 4 * 1024 * 1024;
 
 /// How long an answer to "the newest version" holds. npx notes each of its runs in the install's
 /// `package.json`; after this long it runs again itself, and asks the registry.
-const FRESH: Duration = Duration::from_secs(7 * 24 * 3600);
+const FRESH: Duration = Duration::from_hours(7 * 24);
 
 /// What a lookup depends on besides the command.
 #[derive(Debug, Clone)]

@@ -54,7 +54,7 @@ fn write(text: &str, home: &Path) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn catalog(home: &Path, names: &str) -> Arc<Catalog> {
-    let catalog = Catalog::new(Some(SchemaCache::new(home)), Duration::from_secs(3600));
+    let catalog = Catalog::new(Some(SchemaCache::new(home)), Duration::from_hours(1));
     for (number, name) in (0..).zip(names.lines()) {
         catalog.add(ServerId(number), Arc::new(ServerConfig::stdio(name, "none", &[])));
     }

@@ -40,7 +40,7 @@ impl Clock {
     /// When to wake for a moment, if no pause comes between. A moment that never comes is a year away, which a timer
     /// can hold.
     pub fn instant(self, moment: Moment) -> Instant {
-        const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+        const YEAR: Duration = Duration::from_hours(365 * 24);
         self.start + self.suspend_clock().raw(moment).elapsed().min(YEAR)
     }
 

@@ -373,7 +373,9 @@ impl Login {
     /// What is remembered now, also by other gateways.
     async fn read_again(&self) -> Result<Option<Record>, LoginError> {
         let record = self.store.read().await?;
-        record.iter().for_each(|record| self.tokens.note(record));
+        if let Some(record) = &record {
+            self.tokens.note(record);
+        }
         let mut known = self.known();
         known.read = true;
         known.record.clone_from(&record);

@@ -46,7 +46,7 @@ pub use secret_store::SecretStoreError;
 pub use store::{Blocked, Pending, Record, Seen, Store, StoreError};
 
 /// How long another process may take to install something: as long as its client may take to fetch it, and more.
-const LONGEST_INSTALL: Duration = Duration::from_secs(10 * 60);
+const LONGEST_INSTALL: Duration = Duration::from_mins(10);
 /// How often is looked whether it is done.
 const TRY_AGAIN: Duration = Duration::from_millis(100);
 /// Candidates whose packages are looked at for one answer.

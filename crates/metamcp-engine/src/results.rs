@@ -24,7 +24,7 @@ use index::ResultIndex;
 mod tests;
 
 /// How long a value is kept. A conversation comes back to a result within minutes, if at all.
-const KEPT: Duration = Duration::from_secs(30 * 60);
+const KEPT: Duration = Duration::from_mins(30);
 /// All values together that stay in memory. The oldest of whoever has the most there go to disk first.
 const MAX_MEMORY: usize = 64 * 1024 * 1024;
 /// All values together. Beyond it the oldest of whoever keeps the most are gone, before a disk is.

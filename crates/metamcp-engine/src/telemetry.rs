@@ -79,7 +79,9 @@ where
         event: &Event<'_>,
     ) -> std::fmt::Result {
         let mut line = String::new();
-        for span in ctx.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
+        for span in
+            ctx.event_scope().into_iter().flat_map(tracing_subscriber::registry::Scope::from_root)
+        {
             let extensions = span.extensions();
             let fields = extensions.get::<FormattedFields<N>>().map(|fields| &fields.fields);
             match fields.filter(|fields| !fields.is_empty()) {

@@ -32,7 +32,7 @@ impl RunClock {
     pub(crate) fn spent(&mut self, now: Instant) -> Duration {
         let between = now.saturating_duration_since(self.seen);
         self.seen = self.seen.max(now);
-        self.spent += between - missed(between);
+        self.spent += between.saturating_sub(missed(between));
         self.spent
     }
 }

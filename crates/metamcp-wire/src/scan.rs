@@ -7,6 +7,8 @@
 //! `serde_json` takes a name that stands twice; models of an SDK cost ten to thirty times the processor time of a call
 //! (docs/design/0002-own-wire.md).
 
+#![expect(clippy::inline_always, reason = "measured: every byte of every message passes here")]
+
 mod defect;
 mod strings;
 

@@ -1,6 +1,6 @@
 //! The order of rooms inside the engine, which is one crate, so the compiler does not keep it.
 //!
-//! ARCHITECTURE.md has a block ```rooms with one line per floor, from the top down. A room imports rooms of lower
+//! ARCHITECTURE.md has a block `rooms` with one line per floor, from the top down. A room imports rooms of lower
 //! floors, and rooms that share its own line. A room is a top-level module; tests may import what they like.
 
 use std::collections::HashSet;

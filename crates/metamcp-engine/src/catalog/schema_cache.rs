@@ -30,11 +30,11 @@ mod tests;
 pub const MAX_FILE_BYTES: u64 = 8 * 1024 * 1024;
 
 /// After this long a list is asked for again even if nothing says it changed.
-pub const TIME_TO_LIVE: Duration = Duration::from_secs(60 * 60);
+pub const TIME_TO_LIVE: Duration = Duration::from_hours(1);
 
 /// Caches of servers that are in no configuration go after this long: another gateway that shares the
 /// home may still know them.
-pub const KEEP_UNKNOWN: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+pub const KEEP_UNKNOWN: Duration = Duration::from_hours(30 * 24);
 
 /// Damaged files kept for whoever wants to know what happened.
 const MAX_QUARANTINED: usize = 3;

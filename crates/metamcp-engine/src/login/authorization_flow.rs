@@ -20,7 +20,7 @@ use super::{Login, LoginError};
 use crate::observe::LoginChange;
 
 /// How long a person may take.
-const PERSON: Duration = Duration::from_secs(600);
+const PERSON: Duration = Duration::from_mins(10);
 /// How long a browser may take to say what it wants.
 const BROWSER: Duration = Duration::from_secs(5);
 /// Longest request of a browser that is looked at.

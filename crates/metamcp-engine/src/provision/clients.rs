@@ -23,9 +23,9 @@ use crate::files::{Directory, FileError};
 /// To look something up.
 pub(super) const LOOK: Duration = Duration::from_secs(30);
 /// To resolve everything a package needs, which fetches the description of each part.
-pub(super) const RESOLVE: Duration = Duration::from_secs(180);
+pub(super) const RESOLVE: Duration = Duration::from_mins(3);
 /// To fetch and unpack all of it.
-pub(super) const FETCH: Duration = Duration::from_secs(300);
+pub(super) const FETCH: Duration = Duration::from_mins(5);
 /// Most of the output that is read; descriptions of packages with a thousand versions are a few megabytes.
 const MAX_OUTPUT: u64 = 32 * 1024 * 1024;
 /// Most of the complaints that are read.

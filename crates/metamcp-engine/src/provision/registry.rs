@@ -142,7 +142,9 @@ impl Gathered {
         let (places, bytes) = (HashMap::with_capacity(all.len()), 0);
         let mut gathered =
             Gathered { all: Vec::with_capacity(all.len()), places, bytes, ..Gathered::default() };
-        all.into_iter().for_each(|candidate| gathered.take(candidate));
+        for candidate in all {
+            gathered.take(candidate);
+        }
         gathered
     }
 
@@ -340,7 +342,9 @@ impl Registry {
                 return Err("what it says is no list of servers".to_owned());
             }
             // One that was taken back is remembered as such: it may be installed.
-            candidates.into_iter().for_each(|candidate| gathered.take(candidate));
+            for candidate in candidates {
+                gathered.take(candidate);
+            }
             let room = MOST.saturating_sub(gathered.unusable.len());
             gathered.is_cut |= unusable.len() > room;
             gathered.unusable.extend(unusable.into_iter().take(room));

@@ -178,7 +178,7 @@ mod tests {
     use super::super::Owner;
     use super::*;
 
-    const AGE: Duration = Duration::from_secs(60);
+    const AGE: Duration = Duration::from_mins(1);
 
     fn put(index: &mut ResultIndex, who: u64, name: &str, bytes: usize, since: Instant) {
         index.put(Entry {

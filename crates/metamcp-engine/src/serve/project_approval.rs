@@ -18,7 +18,7 @@ use crate::surface::View;
 use crate::upstream::Reply;
 
 /// How long a person may think.
-const THINKS: Duration = Duration::from_secs(10 * 60);
+const THINKS: Duration = Duration::from_mins(10);
 
 /// Asks for as long as the client is there, each time the file has a content that nobody decided about.
 pub(super) async fn follow(session: Arc<Session>, view: View) {

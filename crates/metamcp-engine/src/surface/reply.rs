@@ -1,4 +1,4 @@
-//! Failures as clients see them: one ErrorObject, and one readable line.
+//! Failures as clients see them: one `ErrorObject`, and one readable line.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -252,7 +252,7 @@ pub(super) fn refused(view: &View, object: &ErrorObject) -> CallError {
     CallError { json: thrown(&object.clone().to(view.audience).to_json()) }
 }
 
-/// An ErrorObject as the script's `ToolError` is made from.
+/// An `ErrorObject` as the script's `ToolError` is made from.
 fn thrown(object: &Value) -> String {
     let id = object["tool_id"].as_str().and_then(split_id);
     let message = text::cut(object["message"].as_str().unwrap_or_default(), MAX_MESSAGE);

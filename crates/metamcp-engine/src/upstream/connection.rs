@@ -441,7 +441,7 @@ impl Connection {
                 }
             }
             Envelope::Notification { method, params } => {
-                listener.on_notification(self, &method, params)
+                listener.on_notification(self, &method, params);
             }
             Envelope::Request { id, method, params } => {
                 if method == "ping" {

@@ -12,7 +12,7 @@ const SEARCHES: usize = 8;
 /// Sessions whose searches are remembered; the one that searched longest ago is forgotten for a new one.
 const SESSIONS: usize = 256;
 /// A call later than this after a search is about something else.
-const BELONGS: Duration = Duration::from_secs(10 * 60);
+const BELONGS: Duration = Duration::from_mins(10);
 
 /// See the module.
 #[derive(Debug, Default)]

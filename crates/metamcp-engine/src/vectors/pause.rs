@@ -12,7 +12,7 @@ use super::unavailable::Failure;
 /// The pause after the first failure: a restart of a local server fits into it.
 pub(super) const FIRST: Duration = Duration::from_secs(30);
 /// The longest pause; also the most an API can ask for, so that it cannot switch itself off for a day.
-pub(super) const LONGEST: Duration = Duration::from_secs(10 * 60);
+pub(super) const LONGEST: Duration = Duration::from_mins(10);
 
 /// Whether requests go out.
 #[derive(Debug, Default)]

@@ -29,7 +29,7 @@ use crate::worker::{NUMBER, UNKNOWN, ZYGOTE};
 const MAX_FORKS: u32 = 256;
 
 /// The same after this time, which also picks up a changed time zone.
-const MAX_AGE: Duration = Duration::from_secs(10 * 60);
+const MAX_AGE: Duration = Duration::from_mins(10);
 
 /// Time for a reply. It takes less than a millisecond, and the start a few.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -108,6 +108,10 @@ impl Zygote {
     }
 
     /// The exit status as the zygote reports it; `None` if it does not reply.
+    #[expect(
+        clippy::option_option,
+        reason = "outside: whether it replies; inside: whether it knows a status"
+    )]
     fn reaped(&self, pid: i32) -> Option<Option<ExitStatus>> {
         send(&self.reap_queue, &pid.to_le_bytes(), SendFlags::NOSIGNAL).ok()?;
         loop {

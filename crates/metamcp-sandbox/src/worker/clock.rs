@@ -45,7 +45,7 @@ pub(super) fn touched() -> usize {
 }
 
 /// Longer than any run.
-const FAR: Duration = Duration::from_secs(24 * 60 * 60);
+const FAR: Duration = Duration::from_hours(24);
 
 /// Timers that are set, the next one first.
 #[derive(Debug, Default)]
@@ -106,8 +106,8 @@ mod tests {
         let mut timers = Timers::default();
         let [second, first, stopped] = [60_000.0, 1.0, 2.0].map(|after| timers.start(after));
         let due = timers.next().unwrap();
-        timers.put_off(Duration::from_secs(3600));
-        assert_eq!(timers.next(), Some(due + Duration::from_secs(3600)));
+        timers.put_off(Duration::from_hours(1));
+        assert_eq!(timers.next(), Some(due + Duration::from_hours(1)));
         assert_eq!(timers.take_due(), None);
         timers.stop(stopped);
         let left: Vec<u32> = timers.set.iter().map(|(_, number)| *number).collect();

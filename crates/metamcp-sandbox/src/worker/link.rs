@@ -39,7 +39,7 @@ pub(super) enum Closed {
 
 #[derive(Debug, Default)]
 pub(super) struct Link {
-    pub(super) link_kind: LinkKind,
+    pub(super) kind: LinkKind,
     outbox: Vec<u8>,
     /// Requests in it.
     buffered_requests: u32,
@@ -63,7 +63,7 @@ impl Link {
     pub(super) fn flush(&mut self) -> Result<(), Closed> {
         let mut sent = 0;
         while sent < self.outbox.len() {
-            if self.link_kind == LinkKind::Pipes {
+            if self.kind == LinkKind::Pipes {
                 // The process that copies pipes always reads, so this does not block for long.
                 match write(io::stdout(), &self.outbox[sent..]) {
                     Ok(count) => sent += count,
@@ -122,7 +122,7 @@ impl Link {
     /// Waits for the gateway to close its end, ignoring what it sends.
     pub(super) fn linger(&mut self) {
         // Pipes are closed by the exit of this process, so there is nothing to wait for.
-        if self.link_kind == LinkKind::Socket {
+        if self.kind == LinkKind::Socket {
             while recv(SOCKET, &mut self.piece, MsgFlags::empty()).is_ok_and(|count| count > 0) {}
         }
     }
@@ -132,7 +132,7 @@ impl Link {
         if self.piece.is_empty() {
             self.piece.resize(FIRST_PIECE, 0);
         }
-        let taken = match self.link_kind {
+        let taken = match self.kind {
             LinkKind::Socket => recv(SOCKET, &mut self.piece, flags),
             LinkKind::Pipes => read(io::stdin(), &mut self.piece),
         };

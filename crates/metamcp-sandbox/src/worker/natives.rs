@@ -135,7 +135,7 @@ pub(super) fn seed_math_random(ctx: &Ctx<'_>) -> Result<()> {
         .prop("random", Property::from(random).writable().configurable())
 }
 
-fn random<'js>(ctx: Ctx<'js>, count: usize) -> Result<TypedArray<'js, u8>> {
+fn random(ctx: Ctx<'_>, count: usize) -> Result<TypedArray<'_, u8>> {
     let mut bytes = vec![0; count.min(65_536)];
     getrandom::fill(&mut bytes)
         .map_err(|error| Exception::throw_message(&ctx, &format!("no random numbers: {error}")))?;

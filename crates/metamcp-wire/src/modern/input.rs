@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn what_is_not_a_question_is_refused() {
         for wrong in [
-            r#"{}"#,
+            r"{}",
             r#"{"inputRequests":[]}"#,
             r#"{"inputRequests":{}}"#,
             r#"{"inputRequests":{"a":7}}"#,

@@ -27,7 +27,7 @@ use crate::task;
 use crate::upstream::Reply;
 
 /// How long a client may take to come back with answers, and how long a ticket is good.
-const PATIENCE: Duration = Duration::from_secs(5 * 60);
+const PATIENCE: Duration = Duration::from_mins(5);
 /// How long a person who agreed to log in is waited for: a little shorter than clients usually wait for an answer.
 const LOGIN: Duration = Duration::from_secs(45);
 /// A result from this size on is sent as it lies in memory; below it a copy is cheaper.

@@ -191,15 +191,15 @@ impl View {
             })?;
         let arguments = Bytes::from(write::one_line(&arguments).into_owned());
         let call = sub_requests.call_tool(self, OP, (None, &step.tool_id), &arguments);
-        let made = match deadline {
+
+        match deadline {
             None => call.await,
             Some(deadline) => {
                 let clock = self.surface.router.clock;
                 let left = deadline.since(clock.now());
                 clock.timeout(left, call).await.ok_or_else(out_of_time)?
             }
-        };
-        made
+        }
     }
 
     fn entry_of(&self, id: &str) -> Option<(Entry, Arc<str>)> {

@@ -25,7 +25,7 @@ const COMING_BACK: [Duration; 2] = [Duration::from_millis(100), Duration::from_m
 const MAX_REFUSAL: usize = 64 * 1024;
 const REFUSAL: Duration = Duration::from_secs(5);
 /// How long a request of the gateway's own may take: whoever made it stopped waiting before.
-const OWN: Duration = Duration::from_secs(120);
+const OWN: Duration = Duration::from_mins(2);
 /// The pause before a subscription that ended is asked for again.
 const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(5);
 /// Longest type of a document that is repeated in an error.

@@ -23,7 +23,7 @@ use crate::render::plural;
 const AREA: &str = "servers";
 
 /// How long a server may wait for its place: longer than all the others can take to start.
-const IN_LINE: Duration = Duration::from_secs(60 * 60);
+const IN_LINE: Duration = Duration::from_hours(1);
 
 /// Starts all that may be used, as many at once as the pool allows: each begins to wait when there is a place for it, so
 /// that nobody is given up for having stood in line. Besides the findings, the servers whose program is
