@@ -4,6 +4,8 @@
 //! `SIM_SEED=` one of them, telling its story; what fails says how to see it again. `tests/sim/seeds.txt` holds
 //! those that failed once. The pool's books are held against plain lists besides (`SIM_OPERATIONS=`).
 
+#![expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 

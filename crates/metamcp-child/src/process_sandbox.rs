@@ -13,6 +13,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use crate::environment;
+
 /// What every program may read and run: the system, and what tells names of hosts and of users. Not `/run`, `/var`,
 /// `/tmp` and the homes, where others keep what is theirs.
 const SYSTEM: [&str; 21] = [
@@ -96,7 +98,7 @@ pub fn in_path(program: &OsStr) -> Option<PathBuf> {
         name
     };
     let names: Vec<_> = endings.iter().map(with).collect();
-    let folders = std::env::var_os("PATH")?;
+    let folders = environment::variable("PATH")?;
     std::env::split_paths(&folders)
         .flat_map(|folder| names.iter().map(move |name| folder.join(name)))
         .find(|path| path.is_file())

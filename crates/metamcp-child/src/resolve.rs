@@ -19,6 +19,8 @@ use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use crate::clock;
+use crate::environment;
 use crate::spec::Spec;
 
 /// The same server without the installer in front of it, if it can be found on disk.
@@ -53,7 +55,7 @@ impl Surroundings {
         let var = |name: &str| {
             let own = spec.env.iter().rev().find(|(key, _)| key == name);
             own.map(|(_, value)| value.clone())
-                .or_else(|| std::env::var_os(name))
+                .or_else(|| environment::variable(name))
                 .filter(|value| !value.is_empty())
         };
         let npm = |name: &str| {
@@ -81,7 +83,7 @@ impl Surroundings {
                 || under("XDG_DATA_HOME", ".local/share").join("tools"),
                 PathBuf::from,
             ),
-            now: SystemTime::now(),
+            now: clock::wall(),
         })
     }
 

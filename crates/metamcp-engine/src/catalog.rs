@@ -34,6 +34,7 @@ pub use narrowed::Narrowed;
 use schema_cache::{SchemaCache, Server, Written};
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests;
 
 /// Threads that read and index a cache at most: it is done once, and others want to start too.

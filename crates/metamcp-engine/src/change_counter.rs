@@ -53,6 +53,7 @@ impl ChangeCounter {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests {
     use std::sync::Arc;
 

@@ -22,7 +22,7 @@ pub struct Clock {
 impl Clock {
     /// Starts counting.
     pub fn start() -> Clock {
-        Clock { start: Instant::now(), suspend_clock: Box::leak(Box::default()) }
+        Clock { start: instant(), suspend_clock: Box::leak(Box::default()) }
     }
 
     /// The present moment.
@@ -69,7 +69,7 @@ impl Clock {
     /// `wake`. From now on whoever looks later than that finds out that the process was stopped.
     pub(crate) fn next_look(self, wake: Moment, watched: bool) -> Instant {
         let wake = self.instant(wake);
-        let next = if watched { wake.min(Instant::now() + BEAT) } else { wake };
+        let next = if watched { wake.min(instant() + BEAT) } else { wake };
         self.suspend_clock().sleeps_until(ClockReader::Calls, self.raw_of(next));
         next
     }
@@ -81,7 +81,7 @@ impl Clock {
 
     /// Sleeps so long, and sees to it that a pause of the process is noticed at the end of it. One at a time.
     pub(crate) async fn doze(self, length: Duration) {
-        let until = Instant::now() + length;
+        let until = instant() + length;
         self.suspend_clock().sleeps_until(ClockReader::Sessions, self.raw_of(until));
         tokio::time::sleep_until(until).await;
         // Whoever looks now notices.
@@ -102,7 +102,20 @@ impl Clock {
     }
 }
 
+/// The present, for what sleeps, or measures what sleeps: where a test pauses time, this stands still too.
+#[expect(clippy::disallowed_methods, reason = "this is the cure")]
+pub fn instant() -> Instant {
+    Instant::now()
+}
+
+/// The present of the machine, which no test pauses: for what threads measure, and times that are shown.
+#[expect(clippy::disallowed_methods, reason = "this is the cure")]
+pub fn std_instant() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
 /// Wall time, for what is written to disk and nothing else.
+#[expect(clippy::disallowed_methods, reason = "this is the cure")]
 pub fn unix_millis() -> u64 {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)

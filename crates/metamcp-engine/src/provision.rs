@@ -34,7 +34,7 @@ use tokio::sync::Semaphore;
 
 use self::npm_search::NpmSearch;
 use self::secret_store::SecretStore;
-use crate::clock::unix_millis;
+use crate::clock::{self, unix_millis};
 use crate::compute;
 
 pub use clients::ClientError;
@@ -423,11 +423,11 @@ impl Provisioner {
     /// The lock by which processes install one after the other; it is let go of with the file.
     async fn alone(&self) -> Result<File, InstallError> {
         let file = self.store.turnstile()?;
-        let end = tokio::time::Instant::now() + LONGEST_INSTALL;
+        let end = clock::instant() + LONGEST_INSTALL;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
-                Err(TryLockError::WouldBlock) if tokio::time::Instant::now() < end => {
+                Err(TryLockError::WouldBlock) if clock::instant() < end => {
                     tokio::time::sleep(TRY_AGAIN).await;
                 }
                 Err(TryLockError::WouldBlock) => return Err(InstallError::Busy),

@@ -16,11 +16,13 @@ use bytes::Bytes;
 use metamcp_surface::excerpt;
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::clock;
 use disk::Disk;
 pub use disk::{LeftBehind, left_behind};
 use index::ResultIndex;
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests;
 
 /// How long a value is kept. A conversation comes back to a result within minutes, if at all.
@@ -100,7 +102,7 @@ impl Results {
     /// Keeps a value and says under which handle.
     pub fn put(&self, owner: &Owner, value: Bytes) -> String {
         let all = 0..value.len();
-        self.put_at(owner, value, all, Instant::now())
+        self.put_at(owner, value, all, clock::std_instant())
     }
 
     /// Keeps a whole result; what is meant by it is its value.
@@ -108,7 +110,7 @@ impl Results {
         let value = excerpt::value_in(&result);
         let start = (value.as_ptr() as usize).saturating_sub(result.as_ptr() as usize);
         let value = start..start + value.len();
-        self.put_at(owner, result, value, Instant::now())
+        self.put_at(owner, result, value, clock::std_instant())
     }
 
     fn put_at(&self, owner: &Owner, whole: Bytes, value: Range<usize>, now: Instant) -> String {
@@ -157,7 +159,7 @@ impl Results {
                     return;
                 };
                 let mut entries = entries.lock();
-                for old in entries.clear_out(Instant::now(), KEPT, usize::MAX) {
+                for old in entries.clear_out(clock::std_instant(), KEPT, usize::MAX) {
                     disk.remove(&old.handle);
                 }
             }
@@ -166,7 +168,7 @@ impl Results {
 
     /// The value of a handle, unless it is unknown, too old, gone or not for this reader.
     pub async fn read(&self, handle: &str, reader: &Owner) -> Option<Stored> {
-        let (value, place) = self.find(handle, reader, Instant::now())?;
+        let (value, place) = self.find(handle, reader, clock::std_instant())?;
         let whole = match place {
             Some(bytes) => bytes,
             None => {

@@ -17,7 +17,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::clock::unix_millis;
+use crate::clock::{self, unix_millis};
 use crate::observe::{Event, Interest, Subscriber};
 use crate::shapes::OWNER;
 use crate::task;
@@ -27,6 +27,7 @@ use recent_searches::RecentSearches;
 pub use file::{Forgotten, UsageFile, UsageFileError};
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests;
 
 /// The file is written no more often, and looked at no more often for what other gateways wrote or a person removed.
@@ -166,7 +167,7 @@ impl UsageStore {
             let mut inbox = self.inbox();
             let is_due = principal == OWNER && inbox.looked.is_none_or(|at| at.elapsed() >= EVERY);
             if is_due {
-                inbox.looked = Some(Instant::now());
+                inbox.looked = Some(clock::instant());
             }
             is_due
         };

@@ -199,4 +199,5 @@ pub async fn whole(body: Incoming, most: usize) -> Result<Bytes, BodyError> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests;

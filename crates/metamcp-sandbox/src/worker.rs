@@ -18,7 +18,6 @@ use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::mem::ManuallyDrop;
 use std::rc::Rc;
-use std::time::Instant;
 
 use self::clock::{CpuClock, Timers};
 use self::link::{Closed, Link};
@@ -166,7 +165,7 @@ fn run(engine: &mut impl Engine, state: &State) -> Result<End, End> {
             engine.due(number)?;
             continue;
         }
-        let waiting_since = Instant::now();
+        let waiting_since = run_clock::now();
         let received = state
             .link
             .borrow_mut()

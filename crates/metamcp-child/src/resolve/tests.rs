@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::npx::{Package, Version, cache_key, package};
 use super::{Surroundings, npx, resolve_in, uvx};
@@ -24,7 +24,7 @@ impl Home {
             npm_prefix: None,
             uv_cache: at(".cache/uv"),
             uv_tools: at("tools"),
-            now: SystemTime::now(),
+            now: crate::clock::wall(),
         };
         fs::create_dir_all(&around.cwd).unwrap();
         Home { root, around }

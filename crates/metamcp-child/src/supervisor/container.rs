@@ -22,6 +22,7 @@ use super::Reply;
 use super::launch::{Launched, Mode, Retry, Way, launch};
 use super::start_error::start_error;
 use super::sweep;
+use crate::clock;
 use crate::message::{Order, Report, Stage, Start};
 use crate::processes;
 use crate::shim;
@@ -124,7 +125,7 @@ impl Container {
             started: None,
             stopping: None,
             kill_at: None,
-            nudge_at: Instant::now() + NUDGE,
+            nudge_at: clock::now() + NUDGE,
             first_stage_reaped: false,
             end: End::NotYet,
         })
@@ -145,7 +146,7 @@ impl Container {
     /// Begins a ladder; one that is under way goes on.
     pub(super) fn stop(&mut self, escalation: Escalation) {
         if self.stopping.is_none() {
-            self.stopping = Some(Stopping { escalation, since: Instant::now() });
+            self.stopping = Some(Stopping { escalation, since: clock::now() });
         }
     }
 
@@ -153,7 +154,7 @@ impl Container {
     pub(super) fn kill(&mut self) {
         if self.kill_at.is_none() {
             self.stopping =
-                Some(Stopping { escalation: Escalation::immediate(), since: Instant::now() });
+                Some(Stopping { escalation: Escalation::immediate(), since: clock::now() });
         }
     }
 

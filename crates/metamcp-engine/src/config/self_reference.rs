@@ -10,6 +10,8 @@ use metamcp_config::config::{
     is_called_as_we_are,
 };
 
+use crate::env;
+
 /// The variable by which a gateway tells those it starts how many stand above them.
 pub const ABOVE: &str = "METAMCP_GATEWAYS_ABOVE";
 
@@ -37,7 +39,7 @@ pub fn above(lookup: &dyn Fn(&str) -> Option<String>) -> Result<usize, Recursion
 
 /// What those are told that this gateway starts.
 pub fn below() -> String {
-    let above = above(&|name| std::env::var(name).ok()).unwrap_or(MOST_ABOVE);
+    let above = above(&env::var).unwrap_or(MOST_ABOVE);
     (above + 1).to_string()
 }
 

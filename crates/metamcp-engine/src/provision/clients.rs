@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
 use super::{images, python};
+use crate::env;
 use crate::files::{Directory, FileError};
 
 /// To look something up.
@@ -100,6 +101,11 @@ pub(super) struct Printed {
     pub(super) succeeded: bool,
 }
 
+#[expect(clippy::disallowed_methods, reason = "the clients of registries are started here")]
+fn command(program: &str) -> Command {
+    Command::new(program)
+}
+
 /// Runs a client to its end.
 pub(super) async fn run(
     program: &str,
@@ -107,7 +113,7 @@ pub(super) async fn run(
     folder: &Path,
     limit: Duration,
 ) -> Result<Printed, ClientError> {
-    ended(Command::new(program), program, args, folder, limit).await
+    ended(command(program), program, args, folder, limit).await
 }
 
 /// The same for one that runs code of a package: it sees of our environment what a server would, and how npm is set up.
@@ -121,7 +127,7 @@ pub(super) async fn run_apart(
     let ours: Vec<_> = std::env::vars_os().collect();
     let settings = settings_of_npm(&ours);
     let Some((shim, sandbox_policy)) = behind else {
-        let mut command = Command::new(program);
+        let mut command = command(program);
         command.env_clear().envs(environment::for_child(ours, &settings));
         return ended(command, program, args, folder, limit).await;
     };
@@ -132,7 +138,7 @@ pub(super) async fn run_apart(
     std::fs::create_dir_all(sandbox_policy.home.join(environment::TEMPORARY))
         .map_err(|e| failed(&e))?;
     // Whatever leads into the user's home is of no use there.
-    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let home = env::home();
     let is_outside =
         |value: &OsString| home.as_ref().is_none_or(|home| !Path::new(value).starts_with(home));
     let quiet = QUIET.map(|(name, value)| (OsString::from(name), OsString::from(value)));

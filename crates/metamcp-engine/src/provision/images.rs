@@ -7,6 +7,7 @@ use metamcp_provisioning::provision::{Candidate, Facts, Plan};
 
 use super::clients::{ClientError, FETCH, LOOK, Printed, prepare, run};
 use super::install::InstallError;
+use crate::clock;
 
 const DOCKER: &str = "docker";
 /// Asks the engine; without one the client alone would answer.
@@ -89,11 +90,11 @@ pub(super) async fn fetch(plan: &Plan, folder: &Path) -> Result<bool, InstallErr
 
 /// Takes an image away that we brought. One that is used otherwise stays, as docker sees to.
 pub(super) async fn remove(image: &str, folder: &Path) {
-    let end = tokio::time::Instant::now() + LET_GO;
+    let end = clock::instant() + LET_GO;
     loop {
         let printed = run(DOCKER, &["image", "rm", image], folder, LOOK).await;
         let is_used = |printed: &Printed| !printed.succeeded && printed.stderr.contains("conflict");
-        if !printed.is_ok_and(|printed| is_used(&printed)) || tokio::time::Instant::now() >= end {
+        if !printed.is_ok_and(|printed| is_used(&printed)) || clock::instant() >= end {
             return;
         }
         tokio::time::sleep(TRY_AGAIN).await;

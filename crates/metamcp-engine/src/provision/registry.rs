@@ -2,6 +2,7 @@
 //! answer is answered for by what is remembered.
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests;
 
 use std::collections::HashMap;
@@ -26,6 +27,7 @@ use tokio::task::spawn_blocking;
 
 use super::delisted;
 use crate::clock::unix_millis;
+use crate::env;
 use crate::files::{Directory, FileError, component};
 use crate::task;
 use crate::web::{self, Outgoing, Plan, Tunnel, Web};
@@ -173,7 +175,7 @@ pub(super) fn configured(list: &str, home: &Path) -> Vec<Registry> {
             Some((base, variable)) => (base, Some(variable)),
             None => (word, None),
         };
-        let bearer = variable.and_then(|name| Some(Secret::new(name, std::env::var(name).ok()?)));
+        let bearer = variable.and_then(|name| Some(Secret::new(name, env::var(name)?)));
         let base = base.trim_end_matches('/').trim_end_matches("/v0.1").to_owned();
         let cache_file = CacheFile { base, home: home.to_owned() };
         Registry {

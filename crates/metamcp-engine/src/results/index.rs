@@ -174,6 +174,7 @@ impl ResultIndex {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests {
     use super::super::Owner;
     use super::*;

@@ -29,6 +29,7 @@ use tokio::time::Instant;
 
 use super::outbound::Outbound;
 use super::transport::Transport;
+use crate::clock;
 use crate::stream::{ReadBudget, read_lines};
 
 /// The largest id of a request: servers are known that keep ids in 32 bits with a sign.
@@ -530,7 +531,7 @@ pub(super) struct Garbage {
 
 impl Garbage {
     pub(super) fn new() -> Garbage {
-        Garbage { lines: 0, since: Instant::now() }
+        Garbage { lines: 0, since: clock::instant() }
     }
 
     pub(super) fn sense(&mut self) {
@@ -540,7 +541,7 @@ impl Garbage {
     /// `Some` when there was nothing else for too long.
     pub(super) fn one_more(&mut self) -> Option<u64> {
         if self.lines == 0 || self.since.elapsed() > GARBAGE_WINDOW {
-            self.since = Instant::now();
+            self.since = clock::instant();
             self.lines = 0;
         }
         self.lines += 1;

@@ -29,6 +29,10 @@ pub(super) struct ContainerReaper {
 
 impl ContainerReaper {
     /// Waits from now on, as `program` is asked for containers.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "our own program, which waits for the server's end"
+    )]
     pub(super) fn start(own: &ShimCommand, program: &OsStr) -> io::Result<ContainerReaper> {
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes).map_err(|_| io::Error::other("there is no randomness"))?;
@@ -73,6 +77,7 @@ impl ContainerReaper {
 }
 
 #[cfg(all(test, unix))]
+#[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests {
     use super::*;
 

@@ -8,6 +8,8 @@ use metamcp_types::web::Address;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::env;
+
 /// Longest answer of a tunnel before the way is open.
 const MAX_ANSWER: usize = 16 * 1024;
 
@@ -58,7 +60,7 @@ impl Tunnel {
 
     /// The one that this process's variables name.
     pub fn from_surroundings() -> Option<Tunnel> {
-        Tunnel::named(|name| std::env::var(name).ok())
+        Tunnel::named(env::var)
     }
 
     pub(super) fn host(&self) -> &str {

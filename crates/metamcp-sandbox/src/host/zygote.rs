@@ -22,6 +22,7 @@ use rustix::process::{
 
 use super::Launch;
 use super::spawn::command;
+use crate::run_clock;
 use crate::worker::{NUMBER, UNKNOWN, ZYGOTE};
 
 /// Workers of one zygote share their address layout, so an address leak in one script would help a later one. After so
@@ -59,7 +60,7 @@ impl Zygote {
             set_socket_timeout(end, Timeout::Recv, Some(REPLY_TIMEOUT))?;
         }
         let forks = AtomicU32::new(0);
-        Ok(Zygote { process, orders, reap_queue, began: Instant::now(), forks })
+        Ok(Zygote { process, orders, reap_queue, began: run_clock::now(), forks })
     }
 
     /// Whether it is due for replacement.

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::time::{ClockId, clock_gettime};
 
+use crate::run_clock;
+
 /// CPU time of this process since a script began.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CpuClock {
@@ -58,7 +60,7 @@ pub(super) struct Timers {
 impl Timers {
     pub(super) fn start(&mut self, milliseconds: f64) -> u32 {
         let delay = Duration::try_from_secs_f64(milliseconds.max(0.0) / 1000.0).unwrap_or(FAR);
-        let at = Instant::now() + delay.min(FAR);
+        let at = run_clock::now() + delay.min(FAR);
         // Never reused within a run: 4 billion timers take longer than any limit.
         self.last = self.last.wrapping_add(1);
         self.set.insert((at, self.last));
@@ -89,7 +91,7 @@ impl Timers {
 
     pub(super) fn take_due(&mut self) -> Option<u32> {
         let &(at, number) = self.set.first()?;
-        if at > Instant::now() {
+        if at > run_clock::now() {
             return None;
         }
         self.stop(number);

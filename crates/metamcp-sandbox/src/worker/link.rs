@@ -11,6 +11,7 @@ use nix::unistd::{read, write};
 
 use crate::lockdown::{LinkKind, SOCKET};
 use crate::protocol::{Frames, FromWorker, ToWorker};
+use crate::run_clock;
 
 /// Buffered bytes above which they are flushed.
 const MAX_BUFFERED: usize = 64 * 1024;
@@ -101,7 +102,7 @@ impl Link {
                 return Ok(Some(message));
             }
             if let Some(until) = until {
-                let left = until.saturating_duration_since(Instant::now());
+                let left = until.saturating_duration_since(run_clock::now());
                 if left.is_zero() || wait(PollFlags::POLLIN, Some(left)).is_empty() {
                     return Ok(None);
                 }

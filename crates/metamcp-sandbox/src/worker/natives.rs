@@ -109,6 +109,7 @@ impl State {
 
 /// Replaces `Math.random`: the engine seeds it when a context is made, and all workers forked from one zygote would share
 /// the seed. Xorshift*, as the engine's own; not for secrets.
+#[expect(clippy::disallowed_methods, reason = "wall time is all that is left to seed from")]
 pub(super) fn seed_math_random(ctx: &Ctx<'_>) -> Result<()> {
     /// Significant bits of a double.
     const BITS: u32 = 53;

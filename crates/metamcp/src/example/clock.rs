@@ -5,8 +5,7 @@
 
 pub(super) mod civil;
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
+use metamcp_engine::clock;
 use serde_json::{Value, json};
 
 use super::declare::{
@@ -125,8 +124,7 @@ pub(super) static SERVICE: Service<Clock> = Service {
 };
 
 fn now(_: &mut Clock, arguments: &Arguments<'_>) -> Result<Answer, Refusal> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let stamp = Stamp::from_unix(i64::try_from(since.as_secs()).unwrap_or(0));
+    let stamp = Stamp::from_unix(i64::try_from(clock::unix_millis() / 1000).unwrap_or(0));
     Ok(moment(stamp.at(offset(arguments.text_if("offset").unwrap_or("UTC"))?)))
 }
 

@@ -12,6 +12,7 @@ use metamcp_provisioning::provision::{Consent, Contained, Input, Kind, OWN_FOLDE
 use metamcp_types::secret::{Reference, Secret};
 
 use super::{Record, install};
+use crate::env;
 use crate::secrets::arguments;
 
 /// It gets the variables that were agreed to, and no others: as the person gave them, else from our own environment,
@@ -181,7 +182,7 @@ fn value(record: &Record, input: &Input) -> Option<Secret> {
         let wrap = if is_reference { Secret::reference } else { Secret::new };
         return Some(wrap(name.clone(), value.clone()));
     }
-    let own = std::env::var(name).ok().filter(|value| !value.is_empty());
+    let own = env::var(name).filter(|value| !value.is_empty());
     let data = Path::new(&record.plan.prefix).join(install::DATA);
     let filled =
         input.default.as_ref().map(|value| value.replace(OWN_FOLDER, &data.to_string_lossy()));
@@ -205,7 +206,7 @@ fn sandbox_policy(record: &Record) -> SandboxPolicy {
     reads.extend(runtime.iter().flat_map(|program| process_sandbox::runtime(program)));
     reads.extend(environment::certificate_files());
     let mut writes = Vec::new();
-    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let home = env::home();
     writes.extend(given(record).filter_map(|value| named(&value, home.as_deref())));
     writes.extend(record.reach.iter().cloned());
     SandboxPolicy { home: prefix.join(install::DATA), reads, writes }
@@ -215,7 +216,7 @@ impl Record {
     /// The files and folders of the user's that it may read and change: what was named when it was installed, and what
     /// was allowed since.
     pub fn granted(&self) -> Vec<PathBuf> {
-        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let home = env::home();
         let mut all: Vec<PathBuf> =
             given(self).filter_map(|value| named(&value, home.as_deref())).collect();
         all.extend(self.reach.iter().cloned());
@@ -226,7 +227,7 @@ impl Record {
 
     /// What the person named for it that is too much to be opened for the sake of one word.
     pub fn too_much(&self) -> Vec<String> {
-        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let home = env::home();
         let is_shut = |value: &String| {
             Path::new(value).is_absolute()
                 && Path::new(value).is_dir()

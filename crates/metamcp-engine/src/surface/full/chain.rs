@@ -14,6 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 use super::run::{millis, who};
+use crate::clock;
 use crate::observe::Origin;
 use crate::router::{Caller, Entry};
 use crate::surface::reply::{Code, ErrorObject};
@@ -78,7 +79,7 @@ impl View {
             include_tools: asked.include_tools,
             timeout: asked.timeout_ms.map(Duration::from_millis),
         };
-        let record = Arc::new(Record { began: Instant::now(), state: Mutex::default() });
+        let record = Arc::new(Record { began: clock::std_instant(), state: Mutex::default() });
         let (view, progress) = (self.clone(), Progress::new(caller, meta));
         let so_far = Arc::clone(&record);
         let (unended, count) = (Arc::clone(&progress), plan.steps.len());
@@ -115,7 +116,7 @@ impl View {
         for (index, step) in plan.steps.iter().enumerate() {
             let shown = text::clean_line(&step.tool_id, 160);
             progress.step(index, count, &format!("step {} of {count}: {shown}", index + 1));
-            let began = Instant::now();
+            let began = clock::std_instant();
             let made = self.made(step, &sub_requests, &values, deadline).await;
             let entry = self.entry_of(&step.tool_id);
             let known = |wanted: bool| entry.as_ref().filter(|_| wanted);

@@ -12,6 +12,7 @@ use metamcp_wire::{object, write};
 use serde_json::{Value, json};
 
 use super::refused;
+use crate::clock;
 use crate::observe::Origin;
 use crate::router::{CallErrorKind, CallOutcome, Caller, Entry, ResultMapper};
 use crate::surface::call::{Dispatched, RawCall, Rejected};
@@ -46,7 +47,7 @@ impl View {
             server: asked.include_backend,
             result: asked.include_result,
         };
-        let began = Instant::now();
+        let began = clock::std_instant();
         let call =
             RawCall { by: OP, server: None, tool: asked.tool_id.clone(), args: asked.args, meta };
         let mut call_request = match self.resolve_call(call, line, caller) {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use metamcp_calls::failure::{Category, Fact, Failure};
 use metamcp_child::process_sandbox::in_path;
 use metamcp_config::config::{ServerConfig, ServerState};
+use metamcp_engine::clock;
 use metamcp_engine::config::{Loaded, Remark};
 use metamcp_engine::gateway::Gateway;
 use metamcp_engine::provision;
@@ -59,7 +60,7 @@ pub(super) fn servers(
                 server.is_enabled().then(|| {
                     task::spawn("doctor", async move {
                         let _place = places.acquire().await;
-                        let began = Instant::now();
+                        let began = clock::std_instant();
                         let tried = view.try_out(&name).await;
                         let refused =
                             tried.err().map(|error| (error.code(), error.message().to_owned()));
