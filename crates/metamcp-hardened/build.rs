@@ -1,6 +1,8 @@
 //! Finds the compiled engine for the feature `wasm`, compares its checksum, and puts it where the code
 //! includes it from.
 
+#![expect(clippy::disallowed_methods, reason = "a build script talks to cargo through variables")]
+
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 

@@ -85,7 +85,7 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
             say("reading its tools");
             add_rows(&mut value, &measured(&metamcp, &set, &[TRANSFORMER])?);
         }
-        sets.push(EvalRun { value, name });
+        sets.push(EvalRun { name, value });
     }
     if eval_options.quick {
         return Ok(io::stdout().write_all(page::results(&sets).as_bytes())?);
@@ -218,9 +218,9 @@ fn measured(metamcp: &Path, set: &Path, strategies: &[&str]) -> Result<Value> {
         let mut command = Command::new(metamcp);
         command.args(["eval", "--json", "--tools"]).arg(set.join("tools.jsonl"));
         command.arg("--queries").arg(set.join("queries.jsonl"));
-        strategy.into_iter().for_each(|name| {
+        if let Some(name) = strategy {
             command.args(["--strategy", name]);
-        });
+        }
         serde_json::from_str(&run::quiet(&mut command)?).context("metamcp eval printed no JSON")
     };
     let Some((first, others)) = strategies.split_first() else { return once(None) };

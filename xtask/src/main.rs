@@ -1,5 +1,7 @@
 //! The project's chores, one command each. `cargo xtask` lists them; CONTRIBUTING.md says when to use which.
 
+#![expect(clippy::disallowed_methods, reason = "development tools start programs and measure")]
+
 mod bench;
 mod codegen;
 mod coverage;

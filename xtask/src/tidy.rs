@@ -193,7 +193,7 @@ impl Tree {
     }
 
     fn rust(&self) -> impl Iterator<Item = &File> {
-        self.files.iter().filter(|file| file.path.ends_with(".rs"))
+        self.files.iter().filter(|file| is(file, "rs"))
     }
 
     #[cfg(test)]
@@ -204,6 +204,10 @@ impl Tree {
             .collect();
         Tree { files }
     }
+}
+
+fn is(file: &File, extension: &str) -> bool {
+    std::path::Path::new(&file.path).extension().is_some_and(|own| own == extension)
 }
 
 /// The folder of the crate a file belongs to and the rest of its path: `crates/a`, `src/b.rs`.

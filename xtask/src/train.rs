@@ -37,9 +37,9 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     let weights = if model.is_some() { TRANSFORMER } else { WEIGHTS };
     let mut command = Command::new(trainer);
     command.current_dir(&workspace.root).arg(folder).args(["--write", weights]);
-    model.iter().for_each(|model| {
+    if let Some(model) = &model {
         command.arg("--model").arg(model);
-    });
+    }
     run::loud(&mut command)?;
     run::quiet(workspace.cargo().args(["fmt", "--package", "metamcp-search"]))?;
     Ok(())

@@ -616,7 +616,7 @@ fn server_id(index: usize) -> ServerId {
 impl Default for ServerPolicy {
     fn default() -> Self {
         ServerPolicy {
-            timeout: Duration::from_secs(60),
+            timeout: Duration::from_mins(1),
             max_in_flight: 64,
             vital: false,
             keep: Keep::UntilTimeout,

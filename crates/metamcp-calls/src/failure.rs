@@ -36,7 +36,7 @@ impl Category {
 }
 
 /// The longest a server may ask to be left alone: beyond it, asking again once is no harm.
-const LONGEST_WISH: Duration = Duration::from_secs(300);
+const LONGEST_WISH: Duration = Duration::from_mins(5);
 
 /// One typed fact about a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -339,7 +339,7 @@ mod tests {
         check(Fact::Unreachable { reason: "refused".into() }, Category::Offline);
         check(Fact::Exited { code: Some(1), signal: None }, Category::StdioExit);
         check(Fact::OutputClosed, Category::StdioExit);
-        check(Fact::CallTimedOut { after: Duration::from_secs(60) }, Category::Other);
+        check(Fact::CallTimedOut { after: Duration::from_mins(1) }, Category::Other);
         let login = || Fact::LoginNeeded { reason: "no token".into(), address: None };
         check(login(), Category::Auth);
         check(Fact::Insecure { reason: "expired".into() }, Category::Offline);

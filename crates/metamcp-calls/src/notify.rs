@@ -112,8 +112,7 @@ impl Debounce {
 mod tests {
     use super::*;
 
-    const PACE: Pace =
-        Pace { quiet: Duration::from_millis(150), longest: Duration::from_millis(1000) };
+    const PACE: Pace = Pace { quiet: Duration::from_millis(150), longest: Duration::from_secs(1) };
 
     fn at(millis: u64) -> Moment {
         Moment::millis(millis)

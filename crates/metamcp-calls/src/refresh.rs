@@ -12,7 +12,7 @@ use metamcp_types::moment::Moment;
 const GAP: Duration = Duration::from_secs(1);
 /// More readings than this within a minute are a storm.
 const STORM: usize = 10;
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Default)]
 pub struct Refresh {

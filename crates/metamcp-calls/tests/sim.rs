@@ -4,6 +4,8 @@
 //! `SIM_SEED=` one of them, telling its story; what fails says how to see it again. `tests/sim/seeds.txt` holds
 //! those that failed once. The pool's books are held against plain lists besides (`SIM_OPERATIONS=`).
 
+#![expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -161,9 +163,7 @@ fn seeds_that_failed_once() {
         let seed = line.split('#').next().unwrap_or_default().trim();
         if !seed.is_empty() {
             let seed = seed.parse().expect("a seed and a comment");
-            if run(seed, Cut::WHOLE, false).failure.is_some() {
-                panic!("{}", report(seed));
-            }
+            assert!(run(seed, Cut::WHOLE, false).failure.is_none(), "{}", report(seed));
         }
     }
 }

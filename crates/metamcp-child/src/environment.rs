@@ -229,7 +229,13 @@ pub fn for_child_at(
 
 /// Certificate files that our own variables name, which a sandboxed child has to read too.
 pub fn certificate_files() -> Vec<PathBuf> {
-    CERTIFICATES.iter().filter_map(|name| std::env::var_os(name).map(PathBuf::from)).collect()
+    CERTIFICATES.iter().filter_map(|name| variable(name).map(PathBuf::from)).collect()
+}
+
+/// A variable of ours.
+#[expect(clippy::disallowed_methods, reason = "this is the cure")]
+pub(crate) fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
 }
 
 /// Whether a variable of ours is passed to a child by default.

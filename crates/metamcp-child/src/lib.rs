@@ -15,6 +15,7 @@
 //! Elsewhere see `shim/kill.rs` (the server's process group, on macOS) and `windows.rs` (the server
 //! alone).
 
+mod clock;
 pub mod environment;
 pub mod process_sandbox;
 pub mod resolve;

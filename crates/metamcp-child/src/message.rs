@@ -172,7 +172,9 @@ impl Order {
                 2
             }
             Order::SignalAll(signals) => {
-                signals.iter().for_each(|&signal| body.number(signal));
+                for &signal in signals {
+                    body.number(signal);
+                }
                 3
             }
             Order::KillAll => 4,

@@ -12,6 +12,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use crate::environment;
+
 /// What every program may read and run: the system, and host and user lookup. Not `/run`, `/var`, `/tmp` and the homes,
 /// which contain the files of others.
 const SYSTEM: [&str; 21] = [
@@ -93,7 +95,7 @@ pub fn in_path(program: &OsStr) -> Option<PathBuf> {
         name
     };
     let names: Vec<_> = endings.iter().map(with).collect();
-    let folders = std::env::var_os("PATH")?;
+    let folders = environment::variable("PATH")?;
     std::env::split_paths(&folders)
         .flat_map(|folder| names.iter().map(move |name| folder.join(name)))
         .find(|path| path.is_file())

@@ -132,6 +132,7 @@ pub(crate) fn innermost_pid(pid: i32) -> Option<i32> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests {
     use super::{
         Stat, all, below, children, descendants, family, innermost_pid, of, parse_stat, stat,

@@ -19,6 +19,8 @@ use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use crate::clock;
+use crate::environment;
 use crate::spec::Spec;
 
 /// The same server without the installer in front of it, if it can be found on disk.
@@ -33,7 +35,7 @@ const LONGEST_FILE: u64 = 4 * 1024 * 1024;
 
 /// How long "the newest version" is reused. npx records each of its runs in the install's
 /// `package.json`; after this long it runs again itself, and asks the registry.
-const FRESH: Duration = Duration::from_secs(7 * 24 * 3600);
+const FRESH: Duration = Duration::from_hours(7 * 24);
 
 /// What a lookup depends on besides the command.
 #[derive(Debug, Clone)]
@@ -53,7 +55,7 @@ impl Surroundings {
         let var = |name: &str| {
             let own = spec.env.iter().rev().find(|(key, _)| key == name);
             own.map(|(_, value)| value.clone())
-                .or_else(|| std::env::var_os(name))
+                .or_else(|| environment::variable(name))
                 .filter(|value| !value.is_empty())
         };
         let npm = |name: &str| {
@@ -81,7 +83,7 @@ impl Surroundings {
                 || under("XDG_DATA_HOME", ".local/share").join("tools"),
                 PathBuf::from,
             ),
-            now: SystemTime::now(),
+            now: clock::wall(),
         })
     }
 

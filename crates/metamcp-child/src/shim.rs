@@ -82,6 +82,7 @@ impl Reexec {
     }
 
     /// The command of another stage, without any environment.
+    #[expect(clippy::disallowed_methods, reason = "this is what contains servers")]
     fn command(&self, stage: &str) -> Command {
         let mut command = Command::new(this_binary());
         command.arg0(NAME).args(&self.leading).arg(stage).env_clear();

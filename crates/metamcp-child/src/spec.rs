@@ -36,8 +36,8 @@ impl fmt::Debug for Spec {
             .field("args", &self.args)
             .field("env", &names)
             .field("cwd", &self.cwd)
-            .field("walls", &self.sandbox_policy)
-            .finish()
+            .field("sandbox_policy", &self.sandbox_policy)
+            .finish_non_exhaustive()
     }
 }
 

@@ -27,6 +27,7 @@ use nix::unistd::geteuid;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use crate::clock;
 use crate::message::Start;
 use crate::spawner::{Pipes, Shared};
 use crate::spec::{Containment, ShimCommand, SpawnError, Tier};
@@ -83,6 +84,10 @@ impl Requests {
 }
 
 /// Starts the thread.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "unbounded for the sake of async callers: see `Requests`"
+)]
 pub(crate) fn start(
     shim: ShimCommand,
     containment: Containment,
@@ -115,7 +120,7 @@ impl Supervisor {
         let mut buffer = vec![0; CHUNK];
         loop {
             let wanted = self.take_requests();
-            let due = self.tick(Instant::now());
+            let due = self.tick(clock::now());
             if !wanted && self.containers.is_empty() {
                 return;
             }

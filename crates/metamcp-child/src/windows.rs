@@ -19,6 +19,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::{Notify, watch};
 
+use crate::clock;
 use crate::environment;
 use crate::spec::{Containment, Exit, ShimCommand, SpawnError, Spec, Tier};
 use crate::stderr_tail::StderrTail;
@@ -55,6 +56,7 @@ impl Spawner {
         if spec.sandbox_policy.is_some() {
             return Err(SpawnError::Sandbox { source: io::ErrorKind::Unsupported.into() });
         }
+        #[expect(clippy::disallowed_methods, reason = "this is what contains servers")]
         let mut command = Command::new(&spec.program);
         command
             .args(&spec.args)
@@ -80,8 +82,16 @@ impl Spawner {
             kill: Arc::default(),
             descent: Mutex::new(None),
         });
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "tasks have names in the engine, which is above"
+        )]
         tokio::spawn(drain(stderr, inner.tail.clone()));
         let (state, kill) = (inner.state.clone(), inner.kill.clone());
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "tasks have names in the engine, which is above"
+        )]
         tokio::spawn(async move {
             let status = tokio::select! {
                 status = process.wait() => status,
@@ -192,7 +202,7 @@ impl Handle {
     pub async fn stop(&self, mut escalation: Escalation) {
         let since = {
             let mut descent = self.inner.descent.lock();
-            *descent.get_or_insert_with(Instant::now)
+            *descent.get_or_insert_with(clock::now)
         };
         let watch = self.watch();
         loop {

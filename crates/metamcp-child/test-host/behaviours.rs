@@ -243,7 +243,7 @@ fn fork_bomb(mark: &str, depth: u32) {
 /// Never stops writing to stderr.
 fn flood() -> ! {
     say("ready");
-    let noise = [b'x'; 65536];
+    let noise = vec![b'x'; 65536];
     loop {
         io::stderr().write_all(&noise).ok();
     }

@@ -4,6 +4,10 @@
 //! be killed; `measure TIER ROUNDS [KILLS]` prints figures; everything else is a server with a bad habit.
 //! `MARK` is carried along on every command line, so that survivors can be found in `/proc`.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "programs of tests start, wait and measure for themselves"
+)]
 #![cfg_attr(
     target_os = "linux",
     expect(clippy::zombie_processes, reason = "these are the habits a shim has to cope with")

@@ -134,7 +134,7 @@ pub fn line(format: Format, text: &str, path: &[&str]) -> Option<usize> {
 }
 
 fn line_of(text: &str, at: usize) -> usize {
-    1 + text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
+    text.as_bytes()[..at.min(text.len())].split(|byte| *byte == b'\n').count()
 }
 
 fn dotted(path: &[&str]) -> String {

@@ -34,6 +34,7 @@ pub use narrowed::Narrowed;
 use schema_cache::{SchemaCache, Server, Written};
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests;
 
 /// Most threads that read and index the cache: it happens once, while other programs start too.
@@ -263,7 +264,9 @@ impl Catalog {
             let built = catalog.cached(&enabled);
             let made = made(&built);
             catalog.publish(built, None);
-            made.into_iter().for_each(|server| catalog.keep(server));
+            for server in made {
+                catalog.keep(server);
+            }
         })
         .await;
     }
@@ -415,7 +418,9 @@ impl Catalog {
             if config.description.is_some() { None } else { Some((at, title(config)?)) }
         });
         let mut titles: Vec<Option<String>> = vec![None; configs.len()];
-        found.into_iter().for_each(|(at, title)| titles[at] = Some(title));
+        for (at, title) in found {
+            titles[at] = Some(title);
+        }
         let lines: Vec<DigestLine<'_>> = configs
             .iter()
             .zip(&titles)
@@ -439,7 +444,9 @@ impl Catalog {
         self.publish(built, None);
         // Nobody waits for the rest, which only helps the next start.
         self.loaded.reach(Loaded::Everything as u64);
-        made.into_iter().for_each(|server| self.keep(server));
+        for server in made {
+            self.keep(server);
+        }
         let known: Vec<&str> = configs.iter().map(|(_, config)| config.name.as_str()).collect();
         drop(cache.sweep(&known, unix_millis()));
     }

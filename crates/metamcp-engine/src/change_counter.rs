@@ -51,6 +51,7 @@ impl ChangeCounter {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests {
     use std::sync::Arc;
 

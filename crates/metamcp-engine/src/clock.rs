@@ -21,7 +21,7 @@ pub struct Clock {
 
 impl Clock {
     pub fn start() -> Clock {
-        Clock { start: Instant::now(), suspend_clock: Box::leak(Box::default()) }
+        Clock { start: instant(), suspend_clock: Box::leak(Box::default()) }
     }
 
     pub fn now(self) -> Moment {
@@ -38,7 +38,7 @@ impl Clock {
     /// When to wake for a moment, if there is no suspension before. For a moment that never comes, a year from now, which a
     /// timer accepts.
     pub fn instant(self, moment: Moment) -> Instant {
-        const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+        const YEAR: Duration = Duration::from_hours(365 * 24);
         self.start + self.suspend_clock().raw(moment).elapsed().min(YEAR)
     }
 
@@ -67,7 +67,7 @@ impl Clock {
     /// `wake`. A later reading then reveals a suspension.
     pub(crate) fn next_look(self, wake: Moment, watched: bool) -> Instant {
         let wake = self.instant(wake);
-        let next = if watched { wake.min(Instant::now() + BEAT) } else { wake };
+        let next = if watched { wake.min(instant() + BEAT) } else { wake };
         self.suspend_clock().sleeps_until(ClockReader::Calls, self.raw_of(next));
         next
     }
@@ -79,7 +79,7 @@ impl Clock {
 
     /// Sleeps so long, and detects a suspension of the process at the end. One at a time.
     pub(crate) async fn doze(self, length: Duration) {
-        let until = Instant::now() + length;
+        let until = instant() + length;
         self.suspend_clock().sleeps_until(ClockReader::Sessions, self.raw_of(until));
         tokio::time::sleep_until(until).await;
         // Reading the clock detects it.
@@ -100,7 +100,20 @@ impl Clock {
     }
 }
 
+/// The present, for what sleeps, or measures what sleeps: where a test pauses time, this stands still too.
+#[expect(clippy::disallowed_methods, reason = "this is the cure")]
+pub fn instant() -> Instant {
+    Instant::now()
+}
+
+/// The present of the machine, which no test pauses: for what threads measure, and times that are shown.
+#[expect(clippy::disallowed_methods, reason = "this is the cure")]
+pub fn std_instant() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
 /// Wall time, only for what is written to disk.
+#[expect(clippy::disallowed_methods, reason = "this is the cure")]
 pub fn unix_millis() -> u64 {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)

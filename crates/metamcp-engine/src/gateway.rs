@@ -196,12 +196,12 @@ fn keep_reading(local: &Arc<Local>, catalog: &Arc<Catalog>, router: &Arc<Router>
         while let (Some(local), Some(router)) = (local.upgrade(), router.upgrade()) {
             let mut seen = router.state_changes.now();
             let snapshot = catalog.snapshot();
-            if read != Some(snapshot.generation) {
+            if read == Some(snapshot.generation) {
+                drop((local, snapshot));
+            } else {
                 read = Some(snapshot.generation);
                 // Where it fails, the next search offers them.
                 drop(compute::run(move || local.offer(snapshot.index())).await);
-            } else {
-                drop((local, snapshot));
             }
             router.state_changes.moved_on(&mut seen).await;
             drop(router);

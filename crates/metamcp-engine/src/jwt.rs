@@ -56,6 +56,7 @@ struct PublicKey {
     key: DecodingKey,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the library's signature")]
 fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerifier>> {
     if algorithm.family() != key.family() {
         return Err(ErrorKind::InvalidAlgorithm.into());
@@ -118,6 +119,7 @@ impl Pair {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the library's signature")]
 fn signer(algorithm: &Algorithm, key: &EncodingKey) -> Result<Box<dyn JwtSigner>> {
     let pair = Pair::of(*algorithm, key.as_bytes()).ok_or(ErrorKind::InvalidKeyFormat)?;
     Ok(Box::new(PrivateKey { algorithm: *algorithm, pair }))

@@ -352,7 +352,9 @@ impl Login {
     /// Reads the store again: other gateways write to it too.
     async fn reload(&self) -> Result<Option<Record>, LoginError> {
         let record = self.store.read().await?;
-        record.iter().for_each(|record| self.tokens.note(record));
+        if let Some(record) = &record {
+            self.tokens.note(record);
+        }
         let mut known = self.known();
         known.read = true;
         known.record.clone_from(&record);

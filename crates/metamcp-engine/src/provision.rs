@@ -34,7 +34,7 @@ use tokio::sync::Semaphore;
 
 use self::npm_search::NpmSearch;
 use self::secret_store::SecretStore;
-use crate::clock::unix_millis;
+use crate::clock::{self, unix_millis};
 use crate::compute;
 
 pub use clients::ClientError;
@@ -46,7 +46,7 @@ pub use secret_store::SecretStoreError;
 pub use store::{Blocked, Pending, Record, Seen, Store, StoreError};
 
 /// Lock timeout: as long as another process's package client may take to download, and more.
-const INSTALL_LOCK_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+const INSTALL_LOCK_TIMEOUT: Duration = Duration::from_mins(10);
 /// How often the lock is tried.
 const LOCK_INTERVAL: Duration = Duration::from_millis(100);
 /// Candidates whose packages are looked up for one search.
@@ -419,11 +419,11 @@ impl Provisioner {
     /// The lock against other processes that install; released with the file.
     async fn alone(&self) -> Result<File, InstallError> {
         let file = self.store.open_lock()?;
-        let end = tokio::time::Instant::now() + INSTALL_LOCK_TIMEOUT;
+        let end = clock::instant() + INSTALL_LOCK_TIMEOUT;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
-                Err(TryLockError::WouldBlock) if tokio::time::Instant::now() < end => {
+                Err(TryLockError::WouldBlock) if clock::instant() < end => {
                     tokio::time::sleep(LOCK_INTERVAL).await;
                 }
                 Err(TryLockError::WouldBlock) => return Err(InstallError::Busy),

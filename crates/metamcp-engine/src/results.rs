@@ -16,15 +16,17 @@ use bytes::Bytes;
 use metamcp_surface::excerpt;
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::clock;
 use disk::Disk;
 pub use disk::{LeftBehind, left_behind};
 use index::ResultIndex;
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests;
 
 /// How long a value is stored. A conversation uses a result within minutes, if at all.
-const MAX_AGE: Duration = Duration::from_secs(30 * 60);
+const MAX_AGE: Duration = Duration::from_mins(30);
 /// Most bytes of all values in memory. Beyond it the oldest of the principal with the most bytes there move to disk.
 const MAX_MEMORY: usize = 64 * 1024 * 1024;
 /// Most bytes of all values. Beyond it the oldest of the principal with the most bytes are evicted.
@@ -100,7 +102,7 @@ impl Results {
     /// Stores a value and returns its handle.
     pub fn put(&self, owner: &Owner, value: Bytes) -> String {
         let all = 0..value.len();
-        self.put_at(owner, value, all, Instant::now())
+        self.put_at(owner, value, all, clock::std_instant())
     }
 
     /// Stores a whole result, with the range of its value.
@@ -108,7 +110,7 @@ impl Results {
         let value = excerpt::value_in(&result);
         let start = (value.as_ptr() as usize).saturating_sub(result.as_ptr() as usize);
         let value = start..start + value.len();
-        self.put_at(owner, result, value, Instant::now())
+        self.put_at(owner, result, value, clock::std_instant())
     }
 
     fn put_at(&self, owner: &Owner, whole: Bytes, value: Range<usize>, now: Instant) -> String {
@@ -157,7 +159,7 @@ impl Results {
                     return;
                 };
                 let mut entries = entries.lock();
-                for old in entries.clear_out(Instant::now(), MAX_AGE, usize::MAX) {
+                for old in entries.clear_out(clock::std_instant(), MAX_AGE, usize::MAX) {
                     disk.remove(&old.handle);
                 }
             }
@@ -166,7 +168,7 @@ impl Results {
 
     /// The value of a handle, unless it is unknown, expired, evicted or not for this reader.
     pub async fn read(&self, handle: &str, reader: &Owner) -> Option<Stored> {
-        let (value, place) = self.find(handle, reader, Instant::now())?;
+        let (value, place) = self.find(handle, reader, clock::std_instant())?;
         let whole = match place {
             Some(bytes) => bytes,
             None => {

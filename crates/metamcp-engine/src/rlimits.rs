@@ -46,7 +46,7 @@ fn threads() -> Result<(), String> {
     if limit >= PLENTY {
         return Ok(());
     }
-    let (hold, held) = std::sync::mpsc::channel::<()>();
+    let (hold, held) = std::sync::mpsc::sync_channel::<()>(0);
     let held = std::sync::Arc::new(parking_lot::Mutex::new(held));
     let mut started = Vec::new();
     let mut failed = None;

@@ -14,6 +14,7 @@ use metamcp_types::secret::{Reference, Secret};
 
 pub use self::program::{forget, has_keyring, keep, kept};
 use self::program::{printed, text};
+use crate::env;
 
 /// Time limit of a program: a person may have to unlock something.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(30);
@@ -77,8 +78,9 @@ async fn look_up(name: &str, value: &Secret) -> Result<Secret, Unresolved> {
     let reference = Reference::parse(value.expose()).map_err(fail)?;
     let found = match reference {
         Reference::Literal(text) => Ok(text),
-        Reference::Variable(variable) => std::env::var(&variable)
-            .map_err(|_| format!("environment variable {variable} is not set")),
+        Reference::Variable(variable) => {
+            env::var(&variable).ok_or_else(|| format!("environment variable {variable} is not set"))
+        }
         Reference::File(path) => file(&path).await,
         Reference::Command(words) => {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -102,8 +104,8 @@ async fn look_up(name: &str, value: &Secret) -> Result<Secret, Unresolved> {
 }
 
 async fn file(path: &str) -> Result<String, String> {
-    let path = match (path.strip_prefix("~/"), std::env::var_os("HOME")) {
-        (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
+    let path = match (path.strip_prefix("~/"), env::home()) {
+        (Some(rest), Some(home)) => home.join(rest),
         _ => PathBuf::from(path),
     };
     let read = move || {

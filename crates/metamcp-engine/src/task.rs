@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
 /// Spawns a future under its name in the log. A panic ends only that task.
+#[expect(clippy::disallowed_methods, reason = "this is the cure")]
 pub fn spawn<F>(name: &'static str, future: F) -> JoinHandle<F::Output>
 where
     F: Future + Send + 'static,

@@ -17,7 +17,7 @@ use tracing_subscriber::fmt::{
     self, FmtContext, FormatEvent, FormatFields, FormattedFields, MakeWriter,
 };
 use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::registry::{LookupSpan, Scope};
 
 /// Lines that may wait for a host that does not read our stderr; more are dropped, since the data path must not
 /// wait for it.
@@ -79,7 +79,7 @@ where
         event: &Event<'_>,
     ) -> std::fmt::Result {
         let mut line = String::new();
-        for span in ctx.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
+        for span in ctx.event_scope().into_iter().flat_map(Scope::from_root) {
             let extensions = span.extensions();
             let fields = extensions.get::<FormattedFields<N>>().map(|fields| &fields.fields);
             match fields.filter(|fields| !fields.is_empty()) {

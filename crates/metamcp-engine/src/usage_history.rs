@@ -17,7 +17,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::clock::unix_millis;
+use crate::clock::{self, unix_millis};
 use crate::observe::{Event, Interest, Subscriber};
 use crate::shapes::OWNER;
 use crate::task;
@@ -27,6 +27,7 @@ use recent_searches::RecentSearches;
 pub use file::{Forgotten, UsageFile, UsageFileError};
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests;
 
 /// The least interval between writes of the file, and between reads that pick up changes of other gateways or a removal.
@@ -166,7 +167,7 @@ impl UsageStore {
             let is_due =
                 principal == OWNER && inbox.last_read.is_none_or(|at| at.elapsed() >= EVERY);
             if is_due {
-                inbox.last_read = Some(Instant::now());
+                inbox.last_read = Some(clock::instant());
             }
             is_due
         };

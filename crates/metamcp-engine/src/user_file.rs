@@ -8,7 +8,9 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::clock;
 
 /// Largest file edited: state files of clients grow, but not beyond this.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -176,7 +178,7 @@ fn lock(folder: &Path, path: &Path) -> io::Result<Option<File>> {
         File::options().create(true).append(true).open(name)?
     };
     let mut told = false;
-    let began = Instant::now();
+    let began = clock::std_instant();
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(Some(file)),

@@ -41,6 +41,7 @@ pub use local::Local;
 pub use unavailable::{Failure, Unavailable};
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests;
 
 /// More text of a query adds nothing.

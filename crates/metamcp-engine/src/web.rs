@@ -196,4 +196,5 @@ pub async fn read_body(body: Incoming, most: usize) -> Result<Bytes, BodyError> 
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests;

@@ -141,7 +141,7 @@ const ASK: [&str; 3] = ["version", "--format", "{{.Server.Os}} {{.Server.Version
 /// If nothing answers, in words that say what was tried.
 pub fn find(program: &Path, patience: Duration) -> Result<Engine, DockerError> {
     let tried = format!("{} {}", program.display(), ASK.join(" "));
-    let child = Command::new(program)
+    let child = command(program)
         .args(ASK)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -172,9 +172,20 @@ pub fn find(program: &Path, patience: Duration) -> Result<Engine, DockerError> {
     }
 }
 
+/// Everything that is started for containers, which needs nothing of what contains servers.
+#[expect(clippy::disallowed_methods, reason = "this is the cure")]
+fn command(program: &Path) -> Command {
+    Command::new(program)
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the cure")]
+fn now() -> Instant {
+    Instant::now()
+}
+
 /// How a process ended; nothing if it had to be ended because it took longer.
 fn ended(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
-    let began = Instant::now();
+    let began = now();
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Some(status),

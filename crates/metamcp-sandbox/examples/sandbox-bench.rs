@@ -4,6 +4,8 @@
 //! puts into its page; an argument (`warm`, `cold`, `calls`, `rate`, `attacks`) selects one group. The example is its own
 //! worker. Starting a process and waking one are measured beside it, since they are most of these numbers.
 
+#![expect(clippy::disallowed_methods, reason = "benchmarks start and measure for themselves")]
+
 fn main() -> std::io::Result<()> {
     #[cfg(target_os = "linux")]
     return linux::main();

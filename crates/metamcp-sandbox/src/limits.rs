@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Source text. A script longer than this is data with some code around it, and data belongs in a tool's result.
 pub const SOURCE: usize = 64 * 1024;
 /// Wall-clock time, waiting for tools included. Clients time out after one to five minutes.
-pub const WALL: Duration = Duration::from_secs(120);
+pub const WALL: Duration = Duration::from_mins(2);
 /// CPU time of the script. Joining and filtering results takes milliseconds.
 pub const CPU: Duration = Duration::from_secs(5);
 /// How far a script may overrun `cpu` before the worker is killed: engine builtins never check the clock,
@@ -43,8 +43,8 @@ pub const RESULT: usize = 10 * 1024 * 1024;
 
 /// The most heap that can be granted: the address space of a worker is fixed before its job is known.
 pub const MAX_HEAP: usize = 128 * 1024 * 1024;
-/// The most CPU time that can be granted: RLIMIT_CPU ends a worker a little later.
-pub const MAX_CPU: Duration = Duration::from_secs(60);
+/// The most CPU time that can be granted: `RLIMIT_CPU` ends a worker a little later.
+pub const MAX_CPU: Duration = Duration::from_mins(1);
 /// The most stack that can be granted: the process has 8 MiB, and the engine's own frames need room.
 pub const MAX_STACK: usize = 4 * 1024 * 1024;
 

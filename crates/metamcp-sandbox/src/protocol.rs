@@ -268,7 +268,9 @@ impl FromWorker {
             FromWorker::Ready { layers, missing } => {
                 w.byte(1);
                 w.count(layers.len());
-                layers.iter().for_each(|layer| w.text(layer));
+                for layer in layers {
+                    w.text(layer);
+                }
                 w.count(missing.len());
                 for MissingLayer { layer, reason } in missing {
                     w.text(layer);
@@ -374,12 +376,16 @@ impl ToWorker {
                 w.byte(1);
                 w.text(code);
                 let WorkerLimits { cpu, heap, stack, sleep, logs, result } = *limits;
-                [cpu, heap, stack, sleep, logs, result].into_iter().for_each(|n| w.eight(n));
+                for n in [cpu, heap, stack, sleep, logs, result] {
+                    w.eight(n);
+                }
                 w.count(servers.len());
                 for Server { name, identifiers } in servers {
                     w.text(name);
                     w.count(identifiers.len());
-                    identifiers.iter().for_each(|identifier| w.text(identifier));
+                    for identifier in identifiers {
+                        w.text(identifier);
+                    }
                 }
             }
             ToWorker::Reply { id, answer } => {

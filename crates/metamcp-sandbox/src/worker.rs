@@ -18,7 +18,6 @@ use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::mem::ManuallyDrop;
 use std::rc::Rc;
-use std::time::Instant;
 
 use self::clock::{CpuClock, Timers};
 use self::link::{Closed, Link};
@@ -108,7 +107,7 @@ pub fn serve<E: Engine>(setup: WorkerSetup, build: impl FnOnce(HostHandle) -> Op
     // Nobody would see the message, and the system call to write it would kill us before the exit code is set.
     std::panic::set_hook(Box::new(|_| {}));
     let state = Rc::new(State::default());
-    state.link.borrow_mut().link_kind = setup.link_kind;
+    state.link.borrow_mut().kind = setup.link_kind;
     // Never dropped: the exit frees it all at once, and the engine aborts in its destructor if something of a
     // script is still referenced.
     let engine = build(HostHandle(Rc::clone(&state))).map(ManuallyDrop::new);
@@ -166,7 +165,7 @@ fn run(engine: &mut impl Engine, state: &State) -> Result<End, End> {
             engine.due(number)?;
             continue;
         }
-        let waiting_since = Instant::now();
+        let waiting_since = run_clock::now();
         let received = state
             .link
             .borrow_mut()

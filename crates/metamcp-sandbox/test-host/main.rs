@@ -1,5 +1,10 @@
 //! A worker without a gateway around it, for the tests; or, by its first word, something worse.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "programs of tests start, wait and measure for themselves"
+)]
+
 #[cfg(target_os = "linux")]
 mod hostile;
 

@@ -1,5 +1,6 @@
 //! The corpus against swc, whose stripping Node itself uses. `cargo xtask test` installs it.
 
+#![expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in what it calls as well")]
 
 use std::path::Path;

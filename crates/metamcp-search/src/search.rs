@@ -102,9 +102,8 @@ pub trait Ranker {
     /// Every tool that matches, each once, with a score above zero, in any order.
     fn rank(&self, search: &Search<'_>) -> Vec<Ranked>;
 
-    /// A score with what usage history adds to it; `boost` is between 0 and 1. Points that were agreed on stay as they are.
-    fn lifted(&self, score: f32, boost: f32) -> f32 {
-        let _agreed = boost;
+    /// A score with what usage history adds to it; the boost is between 0 and 1. Points that were agreed on stay as they are.
+    fn lifted(&self, score: f32, _boost: f32) -> f32 {
         score
     }
 }

@@ -259,7 +259,7 @@ impl Place {
         Some(Place {
             server: server.as_str()?.to_owned(),
             pages: u32::try_from(pages.as_u64()?).ok()?,
-            cursor: rest.first().map(|cursor| cursor.as_str().map(str::to_owned)).unwrap_or(None),
+            cursor: rest.first().and_then(|cursor| cursor.as_str().map(str::to_owned)),
         })
     }
 }

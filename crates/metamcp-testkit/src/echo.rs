@@ -48,7 +48,7 @@ fn options(mut arguments: impl Iterator<Item = OsString>) -> Result<Options> {
         let number: u64 = value
             .to_str()
             .and_then(|text| text.parse().ok())
-            .with_context(|| format!("{value:?} is not a number"))?;
+            .with_context(|| format!("{} is not a number", value.display()))?;
         match flag.to_str() {
             Some("--tools") => options.tools = usize::try_from(number)?,
             Some("--slow-start") => options.slow_start = Duration::from_millis(number),

@@ -3,6 +3,12 @@
 //! In: a command to run and what its children shall do.  Out: every line received, every execution, every process.
 //! Tests: beside each room, and `tests/it` for the programs as processes.
 
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "programs of tests start, wait and measure for themselves"
+)]
+
 pub mod bench;
 pub mod call_outcome;
 pub mod census;

@@ -19,7 +19,7 @@ use serde_json::Value;
 pub use honest::HonestServer;
 
 /// Longest a connection waits for its peer: longer than any test.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// One request as it came.
 #[derive(Clone, Debug)]

@@ -1,6 +1,7 @@
 //! The declarations of real servers, as recorded in `schemas/`, compiled by the TypeScript compiler.
 //! `cargo xtask test` installs it.
 
+#![expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in what it calls as well")]
 
 use std::fs;

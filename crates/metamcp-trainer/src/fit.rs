@@ -99,7 +99,9 @@ fn pairs(set: &Set, spread: &[(f64, f64); NUMBERS], sets: usize) -> Vec<(f64, [f
         }
     }
     let share = 1.0 / (found.len().max(1) * sets.max(1)) as f64;
-    found.iter_mut().for_each(|(weight, _)| *weight = share);
+    for (weight, _) in &mut found {
+        *weight = share;
+    }
     found
 }
 

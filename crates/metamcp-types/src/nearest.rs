@@ -20,7 +20,7 @@ pub fn nearest<'a>(
         .into_iter()
         .filter_map(|candidate| Some((score(&wanted, &folded(candidate))?, candidate)))
         .collect();
-    scored.sort();
+    scored.sort_unstable();
     scored.truncate(limit);
     scored.into_iter().map(|(_, candidate)| candidate).collect()
 }

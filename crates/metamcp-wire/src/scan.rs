@@ -7,6 +7,8 @@
 //! `serde_json` accepts duplicate names; models of an SDK cost ten to thirty times the CPU time of a call
 //! (docs/design/0002-own-wire.md).
 
+#![expect(clippy::inline_always, reason = "measured: every byte of every message passes here")]
+
 mod defect;
 mod strings;
 

@@ -282,7 +282,7 @@ mod tests {
         events.push(b"\ndata: y\n\n");
         assert_eq!(events.next_event(), Some(Event::Oversize { bytes: 1000 * 11 - 1 }));
         assert_eq!(events.next_event(), Some(message("", "y")));
-        events.push(&[b'x'; 100_000]);
+        events.push(&vec![b'x'; 100_000]);
         assert!(events.line.capacity() < 10_000);
     }
 }

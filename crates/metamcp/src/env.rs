@@ -3,12 +3,21 @@
 //! In: a name.  Out: its value; the names of all that are set.
 //! Tests: `tests/config.rs`, which sets variables for a real process.
 
+use std::ffi::OsString;
+
 use metamcp_child::environment;
 use metamcp_config::config::PassEnv;
 
 /// The value of a variable; one that is not UTF-8 counts as not set, since no setting and no file could name it.
+#[expect(clippy::disallowed_methods, reason = "this is the cure")]
 pub(crate) fn lookup(name: &str) -> Option<String> {
     std::env::var(name).ok()
+}
+
+/// The same as the system has it.
+#[expect(clippy::disallowed_methods, reason = "this is the cure")]
+pub(crate) fn lookup_os(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
 }
 
 /// The names of those that sound like secrets, are set, and are kept from the servers of the user's file.

@@ -4,9 +4,10 @@
 //! Tests: below, and `tests/config/isolation.rs` with a stand-in for Docker.
 
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use metamcp_config::settings::CodeProfile;
+use metamcp_engine::clock;
 use metamcp_engine::config::Lack;
 
 /// How long the engine may take to say that it is there.
@@ -49,12 +50,13 @@ enum Answer {
 }
 
 /// Whether the client is there and its engine answers it.
+#[expect(clippy::disallowed_methods, reason = "a container engine is asked for its version")]
 fn answers(engine: &str) -> Answer {
     let mut command = Command::new(engine);
     command.args(["version", "--format", "{{.Server.Version}}"]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let Ok(mut client) = command.spawn() else { return Answer::NotThere };
-    let began = Instant::now();
+    let began = clock::std_instant();
     loop {
         match client.try_wait() {
             Ok(Some(status)) if status.success() => return Answer::Yes,

@@ -81,7 +81,7 @@ fn main() -> ExitCode {
     if first.as_ref().is_some_and(|first| first == EXAMPLE_ARGUMENT) {
         return ended(example_server(arguments), false);
     }
-    if let Some(shell) = std::env::var_os(commands::completions::VARIABLE) {
+    if let Some(shell) = env::lookup_os(commands::completions::VARIABLE) {
         return completed(&shell, arguments, first);
     }
     if metamcp_engine::rlimits::has_small_stack() {
@@ -140,7 +140,7 @@ pub(crate) fn worker(code: &CodeSettings) -> metamcp_sandbox::host::Launch {
         #[cfg(target_os = "linux")]
         CodeProfile::Docker => {
             let args = [CONTAINER_ARGUMENT, CONTAINER_ENGINE, &code.image].map(Into::into).to_vec();
-            let own = |name: &&str| Some(((*name).into(), std::env::var_os(name)?));
+            let own = |name: &&str| Some(((*name).into(), env::lookup_os(name)?));
             let env = relay::VARIABLES.iter().filter_map(own).collect();
             return metamcp_sandbox::host::Launch { program, args, env, forks: false };
         }

@@ -97,6 +97,7 @@ fn collect(command: &mut clap::Command, path: &str, helps: &mut Vec<(String, Str
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests {
     use std::path::Path;
 

@@ -1,5 +1,10 @@
 //! `metamcp config` and the command line around it, as a shell sees them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in what it calls as well")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests start, wait and measure for themselves"
+)]
 
 #[path = "config/doctor.rs"]
 mod doctor;

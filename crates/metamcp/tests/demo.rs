@@ -1,5 +1,7 @@
 //! The demonstration as a person runs it, and the example servers as a client starts them.
 
+#![expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
+
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

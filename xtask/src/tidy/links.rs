@@ -2,18 +2,18 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Finding, Tree};
+use super::{Finding, Tree, is};
 
 pub(super) fn links(tree: &Tree) -> Vec<Finding> {
     let pages: HashMap<&str, HashSet<String>> = tree
         .files
         .iter()
-        .filter(|file| file.path.ends_with(".md"))
+        .filter(|file| is(file, "md"))
         .map(|file| (file.path.as_str(), anchors(&file.text)))
         .collect();
     let paths: HashSet<&str> = tree.files.iter().map(|file| file.path.as_str()).collect();
     let mut findings = Vec::new();
-    for file in tree.files.iter().filter(|file| file.path.ends_with(".md")) {
+    for file in tree.files.iter().filter(|file| is(file, "md")) {
         for (number, line) in prose(&file.text) {
             for target in targets(line) {
                 let (path, anchor) = target.split_once('#').unwrap_or((target, ""));

@@ -155,7 +155,7 @@ struct Entry<'a> {
 }
 
 /// The `name = rest` lines of the sections that `wanted` picks.
-fn entries<'a>(text: &'a str, wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = Entry<'a>> {
+fn entries(text: &str, wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = Entry<'_>> {
     let mut section = "";
     text.lines().enumerate().filter_map(move |(index, line)| {
         let line = line.trim();

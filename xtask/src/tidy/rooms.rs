@@ -1,7 +1,7 @@
 //! The order of rooms inside the engine, which is one crate, so the compiler does not keep it.
 //!
-//! ARCHITECTURE.md has a block ```rooms with the floors from the top down, each on a line of its own or behind a `>`. A room imports rooms of lower
-//! floors, and rooms that share its own line. A room is a top-level module; tests may import what they like.
+//! ARCHITECTURE.md has a fenced block `rooms` with the floors from the top down, separated by lines or by `>`. A room
+//! imports rooms of lower floors, and rooms that share its floor. A room is a top-level module; tests may import what they like.
 
 use std::collections::HashSet;
 

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 const COOLDOWN: Duration = Duration::from_secs(30);
-const PROBE: Duration = Duration::from_secs(60);
+const PROBE: Duration = Duration::from_mins(1);
 
 fn breaker(threshold: u32) -> Breaker {
     Breaker::new(Policy { threshold, cooldown: COOLDOWN, probe_limit: PROBE })

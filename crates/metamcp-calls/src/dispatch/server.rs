@@ -14,11 +14,11 @@ use crate::restart_backoff::{Backoff, RestartBackoff};
 use metamcp_types::moment::Moment;
 
 /// After so long without a crash a server has its one free restart back.
-const HEALED: Duration = Duration::from_secs(600);
+const HEALED: Duration = Duration::from_mins(10);
 /// The first backoff after a 429 without `Retry-After`; doubled by each further one.
 const FIRST_REST: Duration = Duration::from_secs(1);
 /// The longest of those pauses.
-const LONGEST_REST: Duration = Duration::from_secs(60);
+const LONGEST_REST: Duration = Duration::from_mins(1);
 
 /// What a server's configuration says about its calls and connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ mod timing;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// What every call is given unless a test says otherwise.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 const COOLDOWN: Duration = Duration::from_secs(30);
 
 /// The documented defaults, with a pool of the given size and no reserve.
@@ -26,13 +26,13 @@ fn pool_of(size: usize) -> Limits {
             reserve: 0,
             reserve_after: Duration::from_secs(5),
             minimum: 0,
-            idle_timeout: Duration::from_secs(300),
+            idle_timeout: Duration::from_mins(5),
         },
         breaker_threshold: 5,
         breaker_cooldown: COOLDOWN,
         pool_wait: Duration::from_secs(30),
-        connect_timeout: Duration::from_secs(60),
-        install_timeout: Duration::from_secs(300),
+        connect_timeout: Duration::from_mins(1),
+        install_timeout: Duration::from_mins(5),
     }
 }
 

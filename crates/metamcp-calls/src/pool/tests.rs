@@ -6,9 +6,9 @@ fn limits(size: usize) -> Limits {
     Limits {
         size,
         reserve: 0,
-        reserve_after: Duration::from_millis(5000),
+        reserve_after: Duration::from_secs(5),
         minimum: 0,
-        idle_timeout: Duration::from_secs(300),
+        idle_timeout: Duration::from_mins(5),
     }
 }
 

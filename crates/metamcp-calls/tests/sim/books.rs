@@ -283,7 +283,7 @@ impl Process {
 impl Server {
     /// The first crash in ten minutes earns a restart, and every one of a vital server.
     pub(crate) fn crashed(&mut self, now: Moment) {
-        if now.since(self.last_crash) >= Duration::from_secs(600) {
+        if now.since(self.last_crash) >= Duration::from_mins(10) {
             self.crashes = 0;
         }
         self.last_crash = now;

@@ -116,14 +116,14 @@ impl Plan {
             Limits {
                 pool: pool::Limits {
                     reserve_after: Duration::from_secs(5),
-                    idle_timeout: Duration::from_secs(300),
+                    idle_timeout: Duration::from_mins(5),
                     ..pool
                 },
                 breaker_threshold: 5,
                 breaker_cooldown: Duration::from_secs(30),
                 pool_wait: Duration::from_secs(30),
-                connect_timeout: Duration::from_secs(60),
-                install_timeout: Duration::from_secs(300),
+                connect_timeout: Duration::from_mins(1),
+                install_timeout: Duration::from_mins(5),
             }
         } else {
             let connect_timeout = rng.span(50, 4000);
@@ -190,7 +190,7 @@ fn server_plan(rng: &mut Rng, vice: u32, defaults: bool) -> ServerPlan {
 fn policy(rng: &mut Rng, defaults: bool) -> ServerPolicy {
     let own = rng.span(10, 4000);
     ServerPolicy {
-        timeout: if defaults { Duration::from_secs(60) } else { rng.span(20, 4000) },
+        timeout: if defaults { Duration::from_mins(1) } else { rng.span(20, 4000) },
         max_in_flight: rng.pick(&[1, 1, 2, 3, 64]),
         vital: rng.chance(200),
         keep: rng.pick(&[

@@ -14,7 +14,7 @@ impl Rng {
         rng
     }
 
-    /// SplitMix64.
+    /// `SplitMix64`.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;

@@ -619,7 +619,7 @@ impl World {
                     }
                     Err(DispatchError::Removed) => ensure!(server.removed, "it is not removed"),
                     Err(DispatchError::ShuttingDown { .. }) => {
-                        ensure!(self.stopping, "nobody stopped")
+                        ensure!(self.stopping, "nobody stopped");
                     }
                     Err(_) => {}
                 }

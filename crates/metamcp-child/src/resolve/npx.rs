@@ -71,7 +71,7 @@ pub(super) enum Version<'a> {
 }
 
 pub(super) fn package(spec: &str) -> Option<Package<'_>> {
-    let scope = spec.starts_with('@') as usize;
+    let scope = usize::from(spec.starts_with('@'));
     let (name, version) = match spec[scope..].find('@') {
         Some(at) => (&spec[..scope + at], Some(&spec[scope + at + 1..])),
         None => (spec, None),

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::npx::{Package, Version, cache_key, package};
 use super::{Surroundings, npx, resolve_in, uvx};
@@ -24,7 +24,7 @@ impl Home {
             npm_prefix: None,
             uv_cache: at(".cache/uv"),
             uv_tools: at("tools"),
-            now: SystemTime::now(),
+            now: crate::clock::wall(),
         };
         fs::create_dir_all(&around.cwd).unwrap();
         Home { root, around }
@@ -89,6 +89,7 @@ impl Home {
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "compared with what may not resolve")]
 fn words(program: impl AsRef<Path>, rest: &[&str]) -> Option<Vec<String>> {
     let program = program.as_ref().to_str().unwrap();
     Some([program].iter().chain(rest).map(ToString::to_string).collect())
@@ -175,7 +176,7 @@ fn the_newest_version_is_looked_up_again_after_a_while() {
     home.npx_install("server@latest", "server", "2.0.0");
     home.npx_install("pinned@1.0.0", "pinned", "1.0.0");
     assert!(home.resolved(&["npx", "server@latest"]).is_some());
-    home.around.now += Duration::from_secs(8 * 24 * 3600);
+    home.around.now += Duration::from_hours(8 * 24);
     assert_eq!(home.resolved(&["npx", "server@latest"]), None);
     assert!(home.resolved(&["npx", "pinned@1.0.0"]).is_some());
 }

@@ -55,6 +55,7 @@ pub(super) fn become_server(args: &[OsString]) -> i32 {
     {
         return tell(&mut status, Stage::Sandbox, &error);
     }
+    #[expect(clippy::disallowed_methods, reason = "this is what contains servers")]
     let mut server = Command::new(start.program);
     // Searched in the `PATH` of these variables.
     let error = server.args(start.args).env_clear().envs(start.env).exec();

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
@@ -24,6 +24,7 @@ use super::ends::{ChildEnds, has_no_child};
 use super::kill::{KillScope, Look};
 use super::kill_interval::{KillInterval, MIN_KILL_INTERVAL};
 use super::{CLEAN, EXEC, MISUSED, Reexec, close_inherited, control, errno, failed, raw, report};
+use crate::clock;
 use crate::message::{HEADER, Order, Report, Stage, Start, header};
 
 /// The delay between an exit and reaping it, while everything is being killed. The last thread of a
@@ -339,12 +340,12 @@ impl Keeper {
 
     /// Reaps children that exit within `pause`; true as soon as none is left.
     fn is_empty_within(&mut self, pause: Duration, child_ends: &ChildEnds) -> bool {
-        let next = Instant::now() + pause;
+        let next = clock::now() + pause;
         loop {
             if has_no_child() {
                 return true;
             }
-            let left = next.saturating_duration_since(Instant::now());
+            let left = next.saturating_duration_since(clock::now());
             if left.is_zero() {
                 return false;
             }

@@ -22,6 +22,7 @@ use super::Reply;
 use super::launch::{Launched, Mode, Retry, Way, launch};
 use super::start_error::start_error;
 use super::sweep;
+use crate::clock;
 use crate::message::{Order, Report, Stage, Start};
 use crate::processes;
 use crate::shim;
@@ -123,7 +124,7 @@ impl Container {
             started: None,
             stopping: None,
             kill_at: None,
-            nudge_at: Instant::now() + WAKE_INTERVAL,
+            nudge_at: clock::now() + WAKE_INTERVAL,
             first_stage_reaped: false,
             end: End::NotYet,
         })
@@ -144,7 +145,7 @@ impl Container {
     /// Begins an escalation; one in progress goes on.
     pub(super) fn stop(&mut self, escalation: Escalation) {
         if self.stopping.is_none() {
-            self.stopping = Some(Stopping { escalation, since: Instant::now() });
+            self.stopping = Some(Stopping { escalation, since: clock::now() });
         }
     }
 
@@ -152,7 +153,7 @@ impl Container {
     pub(super) fn kill(&mut self) {
         if self.kill_at.is_none() {
             self.stopping =
-                Some(Stopping { escalation: Escalation::immediate(), since: Instant::now() });
+                Some(Stopping { escalation: Escalation::immediate(), since: clock::now() });
         }
     }
 

@@ -60,6 +60,7 @@ pub(super) struct Launched {
     pub(super) stderr: PipeReader,
 }
 
+#[expect(clippy::disallowed_methods, reason = "this is what contains servers")]
 pub(super) fn launch(way: &Way<'_>, start: &Start) -> io::Result<Launched> {
     let (their_stdin, stdin) = io::pipe()?;
     let (stdout, their_stdout) = io::pipe()?;

@@ -12,7 +12,7 @@ use std::io::{self, PipeReader};
 use std::{
     fs,
     os::fd::{AsRawFd, RawFd},
-    sync::mpsc::{self, Receiver, Sender},
+    sync::mpsc::{self, Receiver, SyncSender},
     thread,
 };
 
@@ -26,7 +26,7 @@ pub(super) struct Lifeline {
     pub(super) reader: PipeReader,
     /// The thread ends with this.
     #[cfg(target_os = "linux")]
-    _held: Sender<()>,
+    _held: SyncSender<()>,
 }
 
 #[cfg(target_os = "linux")]
@@ -34,8 +34,8 @@ impl Lifeline {
     /// Nothing where the system does not allow a thread its own descriptors; the control sockets do the same, later.
     pub(super) fn start() -> io::Result<Option<Lifeline>> {
         let (reader, writer) = io::pipe()?;
-        let (held, until) = mpsc::channel();
-        let (tell, told) = mpsc::channel();
+        let (held, until) = mpsc::sync_channel(0);
+        let (tell, told) = mpsc::sync_channel(1);
         let number = writer.as_raw_fd();
         thread::Builder::new()
             .name("lifeline".into())
@@ -50,7 +50,7 @@ impl Lifeline {
 
 /// Holds one descriptor and nothing else until the other side lets go or the process ends.
 #[cfg(target_os = "linux")]
-fn hold(number: RawFd, tell: &Sender<()>, until: &Receiver<()>) {
+fn hold(number: RawFd, tell: &SyncSender<()>, until: &Receiver<()>) {
     use nix::sched::{CloneFlags, unshare};
     if unshare(CloneFlags::CLONE_FILES).is_err() {
         return;

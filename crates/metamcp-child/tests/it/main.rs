@@ -2,6 +2,7 @@
 //! for a guess.
 
 #![cfg(target_os = "linux")]
+#![expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 
 mod children;
 mod containment;

@@ -72,8 +72,8 @@ pub(crate) async fn tell(child: &Child) {
 /// Everything until the end of the stream.
 pub(crate) async fn rest(stdout: &Stdout) -> Vec<u8> {
     let mut all = Vec::new();
+    let mut chunk = vec![0; 65536];
     loop {
-        let mut chunk = [0; 65536];
         within(stdout.readable()).await.expect("readable");
         match stdout.try_read(&mut chunk) {
             Ok(0) => return all,

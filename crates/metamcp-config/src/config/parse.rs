@@ -50,7 +50,7 @@ pub fn decode(bytes: &[u8]) -> Result<&str, ConfigError> {
         return Err(ConfigError::whole_file("the file is UTF-16", "save it as UTF-8"));
     }
     std::str::from_utf8(bytes).map_err(|error| {
-        let line = 1 + bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
+        let line = bytes[..error.valid_up_to()].split(|byte| *byte == b'\n').count();
         ConfigError::whole_file(format!("line {line} is not UTF-8"), "save the file as UTF-8")
     })
 }

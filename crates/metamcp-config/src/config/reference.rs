@@ -97,16 +97,16 @@ With exceptions by tool: `"retry": { "default": "annotated", "tools": { "send_*"
 An exact name takes precedence over a pattern; among patterns the first match counts.
 "#;
 
-const NAMES: &str = r#"## Names
+const NAMES: &str = r"## Names
 
 A server's name is the part before the colon in `server:tool`.
 It has at most {LONGEST} characters, no colon, no control or invisible characters, does not begin with `@` or `mcp.`, and is none of the gateway's own tools.
 Two names that differ only in case are a warning.
 
 An entry that starts `metamcp` itself on the same file is skipped: your client's `.mcp.json` names the gateway, and the gateway reads that file.
-"#;
+";
 
-const VARIABLES: &str = r#"
+const VARIABLES: &str = r"
 ## Variables
 
 In `command`, `args`, `env`, `cwd`, `url` and `headers`:
@@ -141,4 +141,4 @@ If a secret cannot be read, its server does not start, and the error says why; o
 ## Redaction
 
 Values of `env` and `headers`, and variables with names like `API_KEY` or `TOKEN`, are redacted from logs and errors: they are replaced with `[secret API_KEY]`.
-"#;
+";

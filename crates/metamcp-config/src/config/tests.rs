@@ -184,7 +184,7 @@ fn transports_by_any_name() {
 
 #[test]
 fn idle_time_by_lifecycle() {
-    let global = Duration::from_secs(300);
+    let global = Duration::from_mins(5);
     let rule = |body: &str| server(&format!(r#"{{ "command": "x" {body} }}"#)).idle_rule(global);
     assert_eq!(rule(""), IdleRule::After(global));
     assert_eq!(rule(r#", "idleTimeoutMs": 5"#), IdleRule::After(Duration::from_millis(5)));

@@ -30,11 +30,11 @@ mod tests;
 pub const MAX_FILE_BYTES: u64 = 8 * 1024 * 1024;
 
 /// After this long a list is read again even if no change was announced.
-pub const TIME_TO_LIVE: Duration = Duration::from_secs(60 * 60);
+pub const TIME_TO_LIVE: Duration = Duration::from_hours(1);
 
 /// Caches of servers that are in no configuration are deleted after this long: another gateway with the same home may
 /// still use them.
-pub const KEEP_UNKNOWN: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+pub const KEEP_UNKNOWN: Duration = Duration::from_hours(720);
 
 /// Damaged files kept for diagnosis.
 const MAX_QUARANTINED: usize = 3;

@@ -18,7 +18,7 @@ fn list(tools: &[&str]) -> Arc<ServerTools> {
 }
 
 fn catalog(cache: Option<SchemaCache>, servers: u32) -> Arc<Catalog> {
-    let catalog = Catalog::new(cache, Duration::from_secs(60));
+    let catalog = Catalog::new(cache, Duration::from_mins(1));
     for number in 0..servers {
         let config = ServerConfig::stdio(format!("server{number:03}"), "none", &[]);
         catalog.add(ServerId(number), Arc::new(config));

@@ -10,6 +10,8 @@ use metamcp_config::config::{
     is_called_as_we_are,
 };
 
+use crate::env;
+
 /// The variable that passes the nesting depth to gateways started by a gateway.
 pub const ABOVE: &str = "METAMCP_GATEWAYS_ABOVE";
 
@@ -37,7 +39,7 @@ pub fn above(lookup: &dyn Fn(&str) -> Option<String>) -> Result<usize, Recursion
 
 /// The depth for gateways that this one starts.
 pub fn below() -> String {
-    let above = above(&|name| std::env::var(name).ok()).unwrap_or(MAX_ABOVE);
+    let above = above(&env::var).unwrap_or(MAX_ABOVE);
     (above + 1).to_string()
 }
 

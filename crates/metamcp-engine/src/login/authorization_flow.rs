@@ -20,7 +20,7 @@ use super::{Login, LoginError};
 use crate::observe::LoginChange;
 
 /// How long the user may take to authorize.
-const AUTHORIZATION_TIMEOUT: Duration = Duration::from_secs(600);
+const AUTHORIZATION_TIMEOUT: Duration = Duration::from_mins(10);
 /// How long a browser may take to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest request read from a browser.

@@ -171,7 +171,7 @@ mod tests {
             r#"Bearer realm="r", error="insufficient_scope", scope="a b""#,
         ]);
         assert_eq!((step_up.scope.as_deref(), step_up.wants_more), (Some("a b"), true));
-        let plain = read(&[r#"bearer scope=one,error=invalid_token"#]);
+        let plain = read(&[r"bearer scope=one,error=invalid_token"]);
         assert_eq!((plain.scope.as_deref(), plain.wants_more), (Some("one"), false));
         assert_eq!(read(&[r#"Digest scope="x""#]), Challenge::default());
         assert!(!read(&[r#"Bearer resource_metadata="https://b/prm""#]).misleads);

@@ -13,10 +13,11 @@ use metamcp_types::web::Address;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::LoginError;
 use super::key::{Key, Keys};
+use crate::clock;
 use crate::files::{Directory, FileError, component};
 
 pub(super) const FOLDER: &str = "tokens";
@@ -160,11 +161,11 @@ pub(super) async fn lock_file(home: &Path, name: &str) -> Result<LockGuard, Logi
         home.inside_or_create(FOLDER)?.open_lock(&file)
     })
     .await?;
-    let end = Instant::now() + LOCK_TIMEOUT;
+    let end = clock::instant() + LOCK_TIMEOUT;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(LockGuard { _file: file }),
-            Err(TryLockError::WouldBlock) if Instant::now() < end => sleep(LOCK_INTERVAL).await,
+            Err(TryLockError::WouldBlock) if clock::instant() < end => sleep(LOCK_INTERVAL).await,
             Err(TryLockError::WouldBlock) => return Err(LoginError::Busy),
             Err(TryLockError::Error(source)) => {
                 let path = home.join(FOLDER).join(name);
@@ -213,6 +214,7 @@ pub(super) fn random<const N: usize>() -> Option<[u8; N]> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests {
     use metamcp_config::settings::TokenStore;
 

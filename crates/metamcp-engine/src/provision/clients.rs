@@ -18,14 +18,15 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
 use super::{images, python};
+use crate::env;
 use crate::files::{Directory, FileError};
 
 /// Time limit of a lookup.
 pub(super) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit of dependency resolution, which downloads the metadata of each package.
-pub(super) const RESOLVE_TIMEOUT: Duration = Duration::from_secs(180);
+pub(super) const RESOLVE_TIMEOUT: Duration = Duration::from_mins(3);
 /// Time limit of the download.
-pub(super) const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(300);
+pub(super) const DOWNLOAD_TIMEOUT: Duration = Duration::from_mins(5);
 /// Most output read; metadata of packages with a thousand versions has a few megabytes.
 const MAX_OUTPUT: u64 = 32 * 1024 * 1024;
 /// Most error output read.
@@ -77,13 +78,18 @@ pub(super) struct Printed {
     pub(super) succeeded: bool,
 }
 
+#[expect(clippy::disallowed_methods, reason = "the clients of registries are started here")]
+fn command(program: &str) -> Command {
+    Command::new(program)
+}
+
 pub(super) async fn run(
     program: &str,
     args: &[&str],
     folder: &Path,
     limit: Duration,
 ) -> Result<Printed, ClientError> {
-    ended(Command::new(program), program, args, folder, limit).await
+    ended(command(program), program, args, folder, limit).await
 }
 
 /// The same for a client that runs code of a package: its environment is that of a server, plus npm's settings. Sandboxed
@@ -97,7 +103,7 @@ pub(super) async fn run_sandboxed(
     let ours: Vec<_> = std::env::vars_os().collect();
     let settings = settings_of_npm(&ours);
     let Some((shim, sandbox_policy)) = behind else {
-        let mut command = Command::new(program);
+        let mut command = command(program);
         command.env_clear().envs(environment::for_child(ours, &settings));
         return ended(command, program, args, folder, limit).await;
     };
@@ -108,7 +114,7 @@ pub(super) async fn run_sandboxed(
     std::fs::create_dir_all(sandbox_policy.home.join(environment::TEMPORARY))
         .map_err(|e| failed(&e))?;
     // Paths into the user's home are useless in the sandbox.
-    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let home = env::home();
     let is_outside =
         |value: &OsString| home.as_ref().is_none_or(|home| !Path::new(value).starts_with(home));
     let quiet = QUIET.map(|(name, value)| (OsString::from(name), OsString::from(value)));

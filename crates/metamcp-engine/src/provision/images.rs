@@ -8,6 +8,7 @@ use metamcp_provisioning::provision::{Candidate, Facts, Plan};
 
 use super::clients::{ClientError, DOWNLOAD_TIMEOUT, LOOKUP_TIMEOUT, Printed, prepare, run};
 use super::install::InstallError;
+use crate::clock;
 
 const DOCKER: &str = "docker";
 /// Asks the engine; otherwise the client alone would answer.
@@ -89,11 +90,11 @@ pub(super) async fn fetch(plan: &Plan, folder: &Path) -> Result<bool, InstallErr
 
 /// Removes an image that we pulled. Docker keeps one that is in use elsewhere.
 pub(super) async fn remove(image: &str, folder: &Path) {
-    let end = tokio::time::Instant::now() + STOP_TIMEOUT;
+    let end = clock::instant() + STOP_TIMEOUT;
     loop {
         let printed = run(DOCKER, &["image", "rm", image], folder, LOOKUP_TIMEOUT).await;
         let is_used = |printed: &Printed| !printed.succeeded && printed.stderr.contains("conflict");
-        if !printed.is_ok_and(|printed| is_used(&printed)) || tokio::time::Instant::now() >= end {
+        if !printed.is_ok_and(|printed| is_used(&printed)) || clock::instant() >= end {
             return;
         }
         tokio::time::sleep(STOP_INTERVAL).await;

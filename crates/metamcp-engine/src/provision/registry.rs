@@ -2,6 +2,7 @@
 //! cache is used.
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests;
 
 use std::collections::HashMap;
@@ -26,6 +27,7 @@ use tokio::task::spawn_blocking;
 
 use super::delisted;
 use crate::clock::unix_millis;
+use crate::env;
 use crate::files::{Directory, FileError, component};
 use crate::task;
 use crate::web::{self, ClientOptions, Outgoing, Proxy, Web};
@@ -137,7 +139,9 @@ impl Gathered {
         let (places, bytes) = (HashMap::with_capacity(all.len()), 0);
         let mut gathered =
             Gathered { all: Vec::with_capacity(all.len()), places, bytes, ..Gathered::default() };
-        all.into_iter().for_each(|candidate| gathered.take(candidate));
+        for candidate in all {
+            gathered.take(candidate);
+        }
         gathered
     }
 
@@ -166,7 +170,7 @@ pub(super) fn configured(list: &str, home: &Path) -> Vec<Registry> {
             Some((base, variable)) => (base, Some(variable)),
             None => (word, None),
         };
-        let bearer = variable.and_then(|name| Some(Secret::new(name, std::env::var(name).ok()?)));
+        let bearer = variable.and_then(|name| Some(Secret::new(name, env::var(name)?)));
         let base = base.trim_end_matches('/').trim_end_matches("/v0.1").to_owned();
         let cache_file = CacheFile { base, home: home.to_owned() };
         Registry {
@@ -334,7 +338,9 @@ impl Registry {
                 return Err("its response is not a list of servers".to_owned());
             }
             // A withdrawn server stays listed as such: it may be installed.
-            candidates.into_iter().for_each(|candidate| gathered.take(candidate));
+            for candidate in candidates {
+                gathered.take(candidate);
+            }
             let room = MAX_SERVERS.saturating_sub(gathered.unusable.len());
             gathered.is_cut |= unusable.len() > room;
             gathered.unusable.extend(unusable.into_iter().take(room));

@@ -171,11 +171,12 @@ impl ResultIndex {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests {
     use super::super::Owner;
     use super::*;
 
-    const AGE: Duration = Duration::from_secs(60);
+    const AGE: Duration = Duration::from_mins(1);
 
     fn put(index: &mut ResultIndex, who: u64, name: &str, bytes: usize, since: Instant) {
         index.put(Entry {

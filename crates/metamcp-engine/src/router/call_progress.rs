@@ -14,6 +14,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{Caller, Responder};
+use crate::clock;
 use crate::task;
 
 /// How long a server may be silent before the start of its call is reported; most calls have ended by then, or have
@@ -122,7 +123,7 @@ impl Silences {
     pub(super) fn watch(self: &Arc<Self>, whose: Weak<dyn Silent>) {
         let mut queue = self.lock();
         let is_first = queue.is_empty();
-        queue.push_back((Instant::now() + SILENCE, whose));
+        queue.push_back((clock::instant() + SILENCE, whose));
         if is_first {
             task::spawn("silences", Arc::clone(self).serve());
         }

@@ -23,7 +23,7 @@ use crate::upstream::transport::{self, Surroundings, Transport};
 use crate::upstream::{Connection, Listener, Mirrors};
 
 /// A list is not read again before this, whatever TTL the server gave: it may be large.
-const LEAST_LIST_AGE: Duration = Duration::from_secs(60);
+const LEAST_LIST_AGE: Duration = Duration::from_mins(1);
 
 /// What belongs to a live connection.
 #[derive(Debug, Default)]

@@ -14,9 +14,10 @@ use metamcp_wire::handshake::{self, Peer, Probed};
 use metamcp_wire::modern::meta;
 use serde_json::Value;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep_until;
 
 use super::{Entry, Router};
+use crate::clock;
 use crate::upstream::era_cache::ServerProtocol;
 use crate::upstream::{self, Connection, Reply};
 
@@ -64,7 +65,7 @@ pub(super) async fn shake_hands(
     let mut opening = Opening::default();
     match known {
         Some(ServerProtocol::Initialize | ServerProtocol::Sse) => {
-            opening.greet(connection, &capabilities)
+            opening.greet(connection, &capabilities);
         }
         Some(ServerProtocol::Stateless) | None => {
             if transport.is_restartable() {
@@ -74,8 +75,8 @@ pub(super) async fn shake_hands(
         }
     }
     let installs = upstream::installs(&entry.config);
-    let (mut life, mut alive) = (transport.activity(), Instant::now());
-    let patience = Instant::now() + transport.probe_patience();
+    let (mut life, mut alive) = (transport.activity(), clock::instant());
+    let patience = clock::instant() + transport.probe_patience();
     // No limit of its own: the dispatch ends a start that takes too long, which drops the senders.
     let step = loop {
         let unanswered = opening.probe.is_some() && !opening.greeted;
@@ -93,13 +94,13 @@ pub(super) async fn shake_hands(
             },
             () = sleep_until(patience), if unanswered => {
                 opening.greet(connection, &capabilities);
-                alive = Instant::now();
+                alive = clock::instant();
                 Step::Wait
             }
             () = tokio::time::sleep(LIFE_INTERVAL), if installs || unheard => {
                 let seen = transport.activity();
                 if std::mem::replace(&mut life, seen) != seen {
-                    alive = Instant::now();
+                    alive = clock::instant();
                     if installs {
                         let now = router.clock.now();
                         router.with(|dispatch, _| dispatch.life_sign(connection.id, now));

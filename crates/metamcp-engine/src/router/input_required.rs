@@ -24,7 +24,7 @@ use crate::task;
 use crate::upstream::Connection;
 
 /// How long a person may take to answer.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10 * 60);
+const ANSWER_WITHIN: Duration = Duration::from_mins(10);
 
 /// Calls suspended until their clients answered.
 #[derive(Default)]

@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
 use super::MAX_BYTES;
+use crate::env;
 
 /// Reads a secret from the system keyring.
 pub async fn kept(service: &str, account: &str, patience: Duration) -> Result<String, String> {
@@ -59,13 +60,13 @@ pub async fn forget(service: &str, account: &str, patience: Duration) -> Result<
 /// Whether a keyring is likely: on Linux it is a service of the user's session, and there may be none.
 pub fn has_keyring() -> bool {
     let session = ["DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"];
-    cfg!(target_os = "macos")
-        || (cfg!(unix) && session.iter().any(|name| std::env::var_os(name).is_some()))
+    cfg!(target_os = "macos") || (cfg!(unix) && session.iter().any(|name| env::is_set(name)))
 }
 
 const NO_KEYRING: &str = "this system's keychain is not read; use `cmd:` with a program that does";
 
 /// The output of a program with this input. Its stderr is not shown: it might contain secrets.
+#[expect(clippy::disallowed_methods, reason = "programs that keep secrets are started here")]
 pub(super) async fn printed(
     words: &[&str],
     input: Option<&str>,

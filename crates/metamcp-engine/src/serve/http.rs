@@ -57,7 +57,7 @@ const MAX_CONNECTIONS: usize = 2048;
 /// Time for a request's head to arrive, and for an idle connection to send the next one.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a client may leave a response unread before its connection is closed.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
 const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Size of a request's head: tokens are long, but not that long. hyper limits the number of headers to 100 by itself.
 const MAX_HEAD: usize = 64 * 1024;

@@ -18,7 +18,7 @@ use crate::surface::View;
 use crate::upstream::Reply;
 
 /// How long a person may take to answer.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10 * 60);
+const ANSWER_WITHIN: Duration = Duration::from_mins(10);
 
 /// Asks while the client is connected, each time the file has a content without a decision.
 pub(super) async fn follow(session: Arc<Session>, view: View) {

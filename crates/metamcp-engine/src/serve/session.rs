@@ -397,7 +397,7 @@ impl Session {
             Step::Now(finished) => self.finish(&id, finished),
             Step::Later(future) => self.run(id, future, None, false),
             Step::Running(running) => {
-                self.run(id, running.future, Some(running.final_response), false)
+                self.run(id, running.future, Some(running.final_response), false);
             }
         }
     }

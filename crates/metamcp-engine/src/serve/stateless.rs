@@ -173,7 +173,9 @@ impl StatelessHandler {
             std::mem::take(&mut open.calls)
         };
         for (id, calls) in calls {
-            calls.iter().for_each(|call| call.cancelled(&id));
+            for call in &calls {
+                call.cancelled(&id);
+            }
         }
     }
 
@@ -185,7 +187,9 @@ impl StatelessHandler {
             open.calls.values().flatten().cloned().collect()
         };
         self.end_subscriptions(response_streams);
-        calls.iter().for_each(|call| call.stop());
+        for call in &calls {
+            call.stop();
+        }
     }
 
     /// Ends subscriptions cleanly, while other requests may still be answered.

@@ -104,7 +104,7 @@ impl View {
             Ok(raw_call) => raw_call,
             Err(finished) => return Step::Now(finished),
         };
-        let mut call_request = match self.resolve_call(raw_call, line, &caller) {
+        let mut call_request = match self.resolve_call(&raw_call, line, &caller) {
             Ok(call_request) => call_request,
             Err(Rejected::Invalid(message)) => return Step::Now(Finished::invalid(message)),
             Err(Rejected::Refused(refused)) => return Step::Now(Finished::Refused(refused)),
@@ -169,7 +169,9 @@ impl View {
                     let dispatched = view.relist_and_dispatch(call_request, &caller).await;
                     if let Err(error) = &dispatched {
                         view.surface.refused(&caller, (&server, &tool), error);
-                        call_progress.iter().for_each(|call_progress| call_progress.end(true));
+                        if let Some(call_progress) = &call_progress {
+                            call_progress.end(true);
+                        }
                     }
                     dispatched
                 }))
@@ -374,13 +376,13 @@ impl View {
     /// Resolves server and tool of a requested call. `line` holds the arguments.
     pub(super) fn resolve_call(
         &self,
-        raw_call: RawCall<'_>,
+        raw_call: &RawCall<'_>,
         line: &Bytes,
         caller: &Caller,
     ) -> Result<CallRequest, Rejected> {
-        let resolved = self.resolve(&raw_call, line);
+        let resolved = self.resolve(raw_call, line);
         if let Err(Rejected::Refused(error)) = &resolved {
-            let RawCall { server, tool, .. } = &raw_call;
+            let RawCall { server, tool, .. } = raw_call;
             let written = match server {
                 Some(server) => (server.as_str(), tool.as_str()),
                 None => split_id(tool).unwrap_or(("", tool)),

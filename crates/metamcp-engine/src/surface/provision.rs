@@ -31,7 +31,7 @@ const UNLISTED: &str = "it did not list its tools";
 /// Why a client over HTTP gets no elicitation.
 const NO_APPROVER: &str = "over HTTP the answer of this client does not count as an approval (the owner names approvers in serve.approvers)";
 /// How long a person may take to answer.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5 * 60);
+const ANSWER_WITHIN: Duration = Duration::from_mins(5);
 
 /// The outcome of asking a person for approval.
 enum ApprovalAnswer {
@@ -242,10 +242,15 @@ impl View {
         let hits: Vec<Hit> = match snapshot.known(entry.id).filter(|_| against.is_none()) {
             Some(known) => Hit::all_of(&entry.name, &known.tools),
             None => {
-                let why = against.map(str::to_owned).unwrap_or_else(|| {
-                    let failure = snapshot.failure(entry.id).map(ToString::to_string);
-                    failure.or_else(|| self.trouble(&entry)).unwrap_or_else(|| UNLISTED.to_owned())
-                });
+                let why = against.map_or_else(
+                    || {
+                        let failure = snapshot.failure(entry.id).map(ToString::to_string);
+                        failure
+                            .or_else(|| self.trouble(&entry))
+                            .unwrap_or_else(|| UNLISTED.to_owned())
+                    },
+                    str::to_owned,
+                );
                 let package = plan.package();
                 let text =
                     format!("Installed {package} as {name:?}, but its tools are not known: {why}.");

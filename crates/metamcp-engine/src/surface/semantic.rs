@@ -14,7 +14,9 @@ use sha2::{Digest, Sha256};
 
 use super::View;
 use crate::catalog::Snapshot;
+use crate::clock;
 use crate::compute;
+use crate::env;
 use crate::task;
 use crate::vectors::{Document, Endpoint, Local, VOYAGE_KEY, Vectors};
 
@@ -249,7 +251,7 @@ async fn compared(
         task::spawn("embeddings of all", source.gather(wanted))
     });
     let is_worth_it = missing <= WORTH_FETCHING || hits.is_empty();
-    let began = tokio::time::Instant::now();
+    let began = clock::instant();
     let both = async { tokio::join!(fetching, vectors.query(query)) };
     let (tools, wanted) = tokio::time::timeout(VECTOR_WAIT, both).await.map_err(|_| {
         format!("{} is slow; its vectors are being fetched", vectors.endpoint().host())
@@ -355,6 +357,6 @@ fn endpoint(embedding: &EmbeddingSettings) -> Result<Endpoint, String> {
 }
 
 fn key(name: &str) -> Result<Secret, String> {
-    let value = std::env::var(name).ok().filter(|value| !value.is_empty());
+    let value = env::var(name).filter(|value| !value.is_empty());
     Ok(Secret::new(name, value.ok_or_else(|| format!("{name} is not set"))?))
 }

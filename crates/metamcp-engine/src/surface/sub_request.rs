@@ -79,7 +79,7 @@ impl SubRequests {
             meta: Some(META),
         };
         let caller = self.parent.by(self.origin);
-        let call_request = match view.resolve_call(raw_call, arguments, &caller) {
+        let call_request = match view.resolve_call(&raw_call, arguments, &caller) {
             Ok(call_request) => call_request,
             Err(Rejected::Invalid(message)) => {
                 return Err(ErrorObject::new(Code::ValidationInput, message));

@@ -29,6 +29,7 @@ use tokio::time::Instant;
 
 use super::outbound::Outbound;
 use super::transport::Transport;
+use crate::clock;
 use crate::stream::{ReadBudget, read_lines};
 
 /// The largest request id: some servers store ids as signed 32-bit integers.
@@ -421,7 +422,7 @@ impl Connection {
                 }
             }
             Envelope::Notification { method, params } => {
-                listener.on_notification(self, &method, params)
+                listener.on_notification(self, &method, params);
             }
             Envelope::Request { id, method, params } => {
                 if method == "ping" {
@@ -510,7 +511,7 @@ pub(super) struct Garbage {
 
 impl Garbage {
     pub(super) fn new() -> Garbage {
-        Garbage { lines: 0, since: Instant::now() }
+        Garbage { lines: 0, since: clock::instant() }
     }
 
     pub(super) fn sense(&mut self) {
@@ -520,7 +521,7 @@ impl Garbage {
     /// `Some` when there was nothing else for too long.
     pub(super) fn one_more(&mut self) -> Option<u64> {
         if self.lines == 0 || self.since.elapsed() > INVALID_LINES_WINDOW {
-            self.since = Instant::now();
+            self.since = clock::instant();
             self.lines = 0;
         }
         self.lines += 1;

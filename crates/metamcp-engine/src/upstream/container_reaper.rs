@@ -27,6 +27,10 @@ pub(super) struct ContainerReaper {
 
 impl ContainerReaper {
     /// Starts the process that removes the container with `program`.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "our own program, which waits for the server's end"
+    )]
     pub(super) fn start(own: &ShimCommand, program: &OsStr) -> io::Result<ContainerReaper> {
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes)
@@ -72,6 +76,7 @@ impl ContainerReaper {
 }
 
 #[cfg(all(test, unix))]
+#[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests {
     use super::*;
 

@@ -12,7 +12,7 @@ const SEARCHES: usize = 8;
 /// Most sessions with searches; a new one evicts the one that searched longest ago.
 const SESSIONS: usize = 256;
 /// A call later than this after a search is about something else.
-const BELONGS: Duration = Duration::from_secs(10 * 60);
+const BELONGS: Duration = Duration::from_mins(10);
 
 /// See the module.
 #[derive(Debug, Default)]

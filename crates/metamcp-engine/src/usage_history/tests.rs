@@ -131,7 +131,7 @@ async fn the_history_is_written_after_a_while_and_read_by_the_next() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(600), written).await.unwrap();
+    tokio::time::timeout(Duration::from_mins(10), written).await.unwrap();
     let next = UsageStore::start(file.clone());
     assert!(boost(&prior_of(&next, OWNER, "open a ticket").await) > 0.0);
 }

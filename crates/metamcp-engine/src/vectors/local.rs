@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use metamcp_search::search::{Index, IndexCacheKey, ServerIndex, Table, document};
 use metamcp_search::transformer::{MINILM, Model};
@@ -17,11 +17,12 @@ use sha2::{Digest, Sha256};
 use super::lock;
 use super::store::{Key, Remembered, Store};
 use crate::change_counter::ChangeCounter;
-use crate::clock::unix_millis;
+use crate::clock::{self, unix_millis};
 use crate::compute::step_aside;
 use crate::model::{IDENTITY, ModelFile};
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests;
 
 /// Vectors written to disk and published to searches at once.
@@ -261,7 +262,7 @@ impl Shared {
             }
         }
         self.show(cache_key, &table);
-        let (mut rows, mut flushed) = (Vec::new(), Instant::now());
+        let (mut rows, mut flushed) = (Vec::new(), clock::std_instant());
         let absent: Vec<usize> = table.missing().collect();
         let all = missing.into_iter().zip(texts.into_iter().zip(keys));
         for (tool, (text, key)) in all.filter(|(tool, _)| absent.binary_search(tool).is_ok()) {
@@ -279,7 +280,7 @@ impl Shared {
             rows.push(Remembered { key, text, vector });
             if rows.len() == FLUSH_ROWS || flushed.elapsed() >= FLUSH_INTERVAL {
                 self.keep(cache_key, &table, &mut rows);
-                flushed = Instant::now();
+                flushed = clock::std_instant();
             }
         }
         self.keep(cache_key, &table, &mut rows);

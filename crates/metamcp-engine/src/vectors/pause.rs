@@ -12,7 +12,7 @@ use super::unavailable::Failure;
 /// The backoff after the first failure: a restart of a local server fits into it.
 pub(super) const FIRST_BACKOFF: Duration = Duration::from_secs(30);
 /// The longest backoff; also the limit of `Retry-After`, so that an API cannot disable itself for a day.
-pub(super) const MAX_BACKOFF: Duration = Duration::from_secs(10 * 60);
+pub(super) const MAX_BACKOFF: Duration = Duration::from_mins(10);
 
 #[derive(Debug, Default)]
 pub(super) struct Pause {

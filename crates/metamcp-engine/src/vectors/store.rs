@@ -21,6 +21,7 @@ use crate::files::FileError;
 use place::{Identity, Place};
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests;
 
 /// Most rows: four times the tools of the largest catalog foreseen, for several models and projects.

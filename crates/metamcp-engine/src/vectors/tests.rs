@@ -17,7 +17,7 @@ fn brief(purpose: Purpose) -> Bounds {
 
 /// Long timeouts, so that a busy machine does not make a good server look dead.
 fn patient(purpose: Purpose) -> Bounds {
-    Bounds { time: Duration::from_secs(60), ..client::bounds(purpose) }
+    Bounds { time: Duration::from_mins(1), ..client::bounds(purpose) }
 }
 
 fn vectors_at(url: &str, home: &TempDir) -> Vectors {
@@ -308,9 +308,7 @@ async fn a_search_does_not_wait_for_documents_and_concurrency_is_limited() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), asked)
-        .await
-        .expect("the documents are asked for");
+    tokio::time::timeout(Duration::from_mins(1), asked).await.expect("the documents are asked for");
     assert_eq!(vectors.query("find").await.unwrap(), expected("find"));
     // A cancelled request is not a failure.
     hanging.abort();

@@ -8,6 +8,8 @@ use metamcp_types::web::Address;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::env;
+
 /// Longest response to CONNECT.
 const MAX_RESPONSE: usize = 16 * 1024;
 
@@ -56,7 +58,7 @@ impl Proxy {
     }
 
     pub fn from_env() -> Option<Proxy> {
-        Proxy::named(|name| std::env::var(name).ok())
+        Proxy::named(env::var)
     }
 
     pub(super) fn host(&self) -> &str {

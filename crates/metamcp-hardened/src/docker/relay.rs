@@ -10,16 +10,17 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use metamcp_sandbox::layer;
 use metamcp_sandbox::protocol::{FromWorker, MissingLayer};
 use metamcp_sandbox::worker::IN_CONTAINER;
 
 use super::{
-    Bounds, Container, PATIENCE, ended, find, image_arguments, kill_arguments, run_arguments, words,
+    Bounds, Container, PATIENCE, command, ended, find, image_arguments, kill_arguments, now,
+    run_arguments, words,
 };
 
 /// How long a container is waited for that is not there: its start may have been cut off just before the engine made it.
@@ -89,7 +90,7 @@ pub fn sweeper_main(mut args: impl Iterator<Item = OsString>) -> i32 {
 
 /// Removes a container, and if it is not there once more for as long as it may come `late`; whether it was removed.
 pub(super) fn swept(program: &Path, name: &str, late: Duration) -> bool {
-    let began = Instant::now();
+    let began = now();
     loop {
         let removed = removed(program, name);
         if removed || began.elapsed() >= late {
@@ -102,7 +103,7 @@ pub(super) fn swept(program: &Path, name: &str, late: Duration) -> bool {
 /// Whether the engine says that it removed the container: by its name. Whether one that is not there is an error, its
 /// versions disagree about.
 fn removed(program: &Path, name: &str) -> bool {
-    let child = Command::new(program)
+    let child = command(program)
         .args(kill_arguments(name))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -121,7 +122,7 @@ fn socket() -> Option<UnixStream> {
 /// Starts the container and whoever removes it.
 fn start(program: &Path, told: &Container<'_>, own: Subcommands) -> Result<(Child, Child), String> {
     find(program, PATIENCE).map_err(|refused| refused.to_string())?;
-    let is_here = Command::new(program)
+    let is_here = command(program)
         .args(image_arguments(told.image))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -136,7 +137,7 @@ fn start(program: &Path, told: &Container<'_>, own: Subcommands) -> Result<(Chil
         ));
     }
     let list = run_arguments(told).map_err(|refused| refused.to_string())?;
-    let sweeper = Command::new(told.program)
+    let sweeper = command(told.program)
         .args([own.sweeper.as_ref(), program.as_os_str(), told.name.as_ref()])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -145,7 +146,7 @@ fn start(program: &Path, told: &Container<'_>, own: Subcommands) -> Result<(Chil
         .process_group(0)
         .spawn()
         .map_err(|error| error.to_string())?;
-    let container = Command::new(program)
+    let container = command(program)
         .args(list)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

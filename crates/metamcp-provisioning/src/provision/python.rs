@@ -1,5 +1,7 @@
 //! Facts about PyPI packages from the output of pip and uv.
 
+use std::path::Path;
+
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use toml_edit::{DocumentMut, Item, TableLike};
@@ -27,7 +29,9 @@ pub fn pip_files(name: &str, version: &str, document: &Value) -> Facts {
     };
     let own: Vec<&Value> = files.iter().filter(of_version).collect();
     let wheel = own.iter().find(|file| {
-        file.get("filename").and_then(Value::as_str).is_some_and(|name| name.ends_with(".whl"))
+        file.get("filename")
+            .and_then(Value::as_str)
+            .is_some_and(|name| Path::new(name).extension().is_some_and(|own| own == "whl"))
     });
     let newest = own
         .iter()

@@ -159,7 +159,9 @@ impl Admission {
             return ClockCheck::LimitHit(LimitKind::Cpu);
         }
         // One thread uses no more CPU time than wall time.
-        ClockCheck::Again((self.limits.wall - now).min((most - cpu).max(MIN_CPU_CHECK)))
+        ClockCheck::Again(
+            self.limits.wall.saturating_sub(now).min(most.saturating_sub(cpu).max(MIN_CPU_CHECK)),
+        )
     }
 
     /// The calls of the run; those still open are dropped.

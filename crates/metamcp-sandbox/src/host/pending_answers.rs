@@ -2,9 +2,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{Answer, CallError, Op};
+use crate::run_clock;
 
 /// Time budget of one poll; above it the task yields.
 const POLL_BUDGET: Duration = Duration::from_millis(1);
@@ -45,7 +46,7 @@ impl PendingAnswers {
     /// are computed by the gateway, here: at most one in a poll, which ends when its budget is used up.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Vec<Answered>> {
         let mut done = Vec::new();
-        let began = Instant::now();
+        let began = run_clock::now();
         self.has_worked = false;
         self.list.retain_mut(|PendingAnswer { id, is_question, answer }| {
             if self.has_worked {

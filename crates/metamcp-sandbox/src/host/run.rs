@@ -5,7 +5,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -21,7 +21,7 @@ use super::workers::{PIECE, Worker};
 use super::{CallError, Host, Limits, LogLine, Op, ScriptJob, ScriptOutcome};
 use crate::limits::{CPU_GRACE, DEPTH, NAME};
 use crate::protocol::{FromWorker, MAX_FRAME, ProtocolViolation, ToWorker, WorkerLimits};
-use crate::run_clock::{CLOCK_CHECK_INTERVAL, RunClock};
+use crate::run_clock::{self, CLOCK_CHECK_INTERVAL, RunClock};
 
 /// Backpressure: above this many bytes of queued requests no more are read.
 const MAX_QUEUED: usize = 32 * 1024 * 1024;
@@ -46,7 +46,7 @@ pub async fn run(
     let limits = job.limits.clone().bounded();
     let cpu_before = worker.processor_time().unwrap_or_default();
     let mut run = ScriptRun {
-        run_clock: RunClock::new(Instant::now()),
+        run_clock: RunClock::new(run_clock::now()),
         cpu_before,
         cpu: Duration::ZERO,
         admission: Admission::new(limits.clone()),
@@ -78,6 +78,10 @@ pub async fn run(
     let completion = match ended {
         Some(completion) => {
             // In the background: closing the socket and reaping the process take as long as a short script.
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "a worker is dropped, which needs no name"
+            )]
             tokio::spawn(async { drop(worker) });
             completion
         }
@@ -139,16 +143,16 @@ impl ScriptRun {
         let mut cancel = pin!(cancel);
         let mut piece = vec![0; PIECE];
         // No limit can be hit before this.
-        let mut next_check = Instant::now()
+        let mut next_check = run_clock::now()
             + (self.limits.cpu + CPU_GRACE).min(self.limits.wall).min(CLOCK_CHECK_INTERVAL);
         // One timer for the whole run: inserting a new one for each request took longer than the request.
         let mut alarm = pin!(sleep_until(next_check.into()));
         loop {
             // First, since the branches below are biased and a busy script would never get to the timer.
-            if Instant::now() >= next_check {
+            if run_clock::now() >= next_check {
                 match self.watch(&worker) {
                     ClockCheck::Again(pause) => {
-                        next_check = Instant::now() + pause.min(CLOCK_CHECK_INTERVAL);
+                        next_check = run_clock::now() + pause.min(CLOCK_CHECK_INTERVAL);
                         alarm.as_mut().reset(next_check.into());
                     }
                     ClockCheck::LimitHit(limit_kind) => {
@@ -203,7 +207,7 @@ impl ScriptRun {
 
     /// Time since the start.
     fn spent(&mut self) -> Duration {
-        self.run_clock.spent(Instant::now())
+        self.run_clock.spent(run_clock::now())
     }
 
     /// Handles every complete frame.

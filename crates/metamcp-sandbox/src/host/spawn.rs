@@ -63,6 +63,10 @@ pub(super) struct Spawner {
 }
 
 impl Spawner {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the runs and workers that are admitted bound both, and an async caller must not block"
+    )]
     pub(super) fn new(launch: Launch) -> io::Result<Spawner> {
         let (start, orders) = mpsc::channel::<oneshot::Sender<io::Result<Started>>>();
         let (reap, dead) = mpsc::channel::<(Process, oneshot::Sender<ExitStatus>)>();
@@ -154,6 +158,10 @@ fn pair() -> io::Result<(UnixStream, UnixStream)> {
 }
 
 /// The command of a worker or a zygote.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "workers are started here, and give up more than a server does"
+)]
 pub(super) fn command(launch: &Launch) -> Command {
     let mut command = Command::new(&launch.program);
     command

@@ -98,6 +98,7 @@ impl Workers {
     }
 
     /// Starts the missing workers in the background.
+    #[expect(clippy::disallowed_methods, reason = "tasks have names in the engine, which is above")]
     fn refill(&self) {
         let (missing, pause) = {
             let mut pool = self.shared.pool();

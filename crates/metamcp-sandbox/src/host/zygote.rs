@@ -22,6 +22,7 @@ use rustix::process::{
 
 use super::Launch;
 use super::spawn::command;
+use crate::run_clock;
 use crate::worker::{NUMBER, UNKNOWN, ZYGOTE};
 
 /// Workers of one zygote share their address layout, so an address leak in one script would help a later one. After so
@@ -29,7 +30,7 @@ use crate::worker::{NUMBER, UNKNOWN, ZYGOTE};
 const MAX_FORKS: u32 = 256;
 
 /// The same after this time, which also picks up a changed time zone.
-const MAX_AGE: Duration = Duration::from_secs(10 * 60);
+const MAX_AGE: Duration = Duration::from_mins(10);
 
 /// Time for a reply. It takes less than a millisecond, and the start a few.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -59,7 +60,7 @@ impl Zygote {
             set_socket_timeout(end, Timeout::Recv, Some(REPLY_TIMEOUT))?;
         }
         let forks = AtomicU32::new(0);
-        Ok(Zygote { process, orders, reap_queue, began: Instant::now(), forks })
+        Ok(Zygote { process, orders, reap_queue, began: run_clock::now(), forks })
     }
 
     /// Whether it is due for replacement.
@@ -108,6 +109,10 @@ impl Zygote {
     }
 
     /// The exit status as the zygote reports it; `None` if it does not reply.
+    #[expect(
+        clippy::option_option,
+        reason = "outside: whether it replies; inside: whether it knows a status"
+    )]
     fn reaped(&self, pid: i32) -> Option<Option<ExitStatus>> {
         send(&self.reap_queue, &pid.to_le_bytes(), SendFlags::NOSIGNAL).ok()?;
         loop {

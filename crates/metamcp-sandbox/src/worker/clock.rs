@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::time::{ClockId, clock_gettime};
 
+use crate::run_clock;
+
 /// CPU time of this process since a script began.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CpuClock {
@@ -45,7 +47,7 @@ pub(super) fn touched() -> usize {
 }
 
 /// Longer than any run.
-const FAR: Duration = Duration::from_secs(24 * 60 * 60);
+const FAR: Duration = Duration::from_hours(24);
 
 /// Timers that are set, the next one first.
 #[derive(Debug, Default)]
@@ -58,7 +60,7 @@ pub(super) struct Timers {
 impl Timers {
     pub(super) fn start(&mut self, milliseconds: f64) -> u32 {
         let delay = Duration::try_from_secs_f64(milliseconds.max(0.0) / 1000.0).unwrap_or(FAR);
-        let at = Instant::now() + delay.min(FAR);
+        let at = run_clock::now() + delay.min(FAR);
         // Never reused within a run: 4 billion timers take longer than any limit.
         self.last = self.last.wrapping_add(1);
         self.set.insert((at, self.last));
@@ -89,7 +91,7 @@ impl Timers {
 
     pub(super) fn take_due(&mut self) -> Option<u32> {
         let &(at, number) = self.set.first()?;
-        if at > Instant::now() {
+        if at > run_clock::now() {
             return None;
         }
         self.stop(number);
@@ -106,8 +108,8 @@ mod tests {
         let mut timers = Timers::default();
         let [second, first, stopped] = [60_000.0, 1.0, 2.0].map(|after| timers.start(after));
         let due = timers.next().unwrap();
-        timers.put_off(Duration::from_secs(3600));
-        assert_eq!(timers.next(), Some(due + Duration::from_secs(3600)));
+        timers.put_off(Duration::from_hours(1));
+        assert_eq!(timers.next(), Some(due + Duration::from_hours(1)));
         assert_eq!(timers.take_due(), None);
         timers.stop(stopped);
         let left: Vec<u32> = timers.set.iter().map(|(_, number)| *number).collect();

@@ -11,6 +11,7 @@ use nix::unistd::{read, write};
 
 use crate::lockdown::{LinkKind, SOCKET};
 use crate::protocol::{Frames, FromWorker, ToWorker};
+use crate::run_clock;
 
 /// Buffered bytes above which they are flushed.
 const MAX_BUFFERED: usize = 64 * 1024;
@@ -39,7 +40,7 @@ pub(super) enum Closed {
 
 #[derive(Debug, Default)]
 pub(super) struct Link {
-    pub(super) link_kind: LinkKind,
+    pub(super) kind: LinkKind,
     outbox: Vec<u8>,
     /// Requests in it.
     buffered_requests: u32,
@@ -63,7 +64,7 @@ impl Link {
     pub(super) fn flush(&mut self) -> Result<(), Closed> {
         let mut sent = 0;
         while sent < self.outbox.len() {
-            if self.link_kind == LinkKind::Pipes {
+            if self.kind == LinkKind::Pipes {
                 // The process that copies pipes always reads, so this does not block for long.
                 match write(io::stdout(), &self.outbox[sent..]) {
                     Ok(count) => sent += count,
@@ -101,7 +102,7 @@ impl Link {
                 return Ok(Some(message));
             }
             if let Some(until) = until {
-                let left = until.saturating_duration_since(Instant::now());
+                let left = until.saturating_duration_since(run_clock::now());
                 if left.is_zero() || wait(PollFlags::POLLIN, Some(left)).is_empty() {
                     return Ok(None);
                 }
@@ -122,7 +123,7 @@ impl Link {
     /// Waits for the gateway to close its end, ignoring what it sends.
     pub(super) fn linger(&mut self) {
         // Pipes are closed by the exit of this process, so there is nothing to wait for.
-        if self.link_kind == LinkKind::Socket {
+        if self.kind == LinkKind::Socket {
             while recv(SOCKET, &mut self.piece, MsgFlags::empty()).is_ok_and(|count| count > 0) {}
         }
     }
@@ -132,7 +133,7 @@ impl Link {
         if self.piece.is_empty() {
             self.piece.resize(FIRST_PIECE, 0);
         }
-        let taken = match self.link_kind {
+        let taken = match self.kind {
             LinkKind::Socket => recv(SOCKET, &mut self.piece, flags),
             LinkKind::Pipes => read(io::stdin(), &mut self.piece),
         };

@@ -109,6 +109,7 @@ impl State {
 
 /// Replaces `Math.random`: the engine seeds it when a context is made, and all workers forked from one zygote would share
 /// the seed. Xorshift*, as the engine's own; not for secrets.
+#[expect(clippy::disallowed_methods, reason = "wall time is all that is left to seed from")]
 pub(super) fn seed_math_random(ctx: &Ctx<'_>) -> Result<()> {
     /// Significant bits of a double.
     const BITS: u32 = 53;
@@ -135,7 +136,7 @@ pub(super) fn seed_math_random(ctx: &Ctx<'_>) -> Result<()> {
         .prop("random", Property::from(random).writable().configurable())
 }
 
-fn random<'js>(ctx: Ctx<'js>, count: usize) -> Result<TypedArray<'js, u8>> {
+fn random(ctx: Ctx<'_>, count: usize) -> Result<TypedArray<'_, u8>> {
     let mut bytes = vec![0; count.min(65_536)];
     getrandom::fill(&mut bytes)
         .map_err(|error| Exception::throw_message(&ctx, &format!("no random numbers: {error}")))?;

@@ -108,7 +108,7 @@ fn no_attack_reaches_the_host() {
     let target = place.path().join("made");
     fs::write(&secret, SECRET).unwrap();
     let limits =
-        Limits { wall: Duration::from_secs(60), cpu: Duration::from_millis(300), ..small() };
+        Limits { wall: Duration::from_mins(1), cpu: Duration::from_millis(300), ..small() };
     let attacks = scripts("attacks");
     assert!(attacks.len() >= 270, "{} attacks", attacks.len());
     let count = attacks.len();

@@ -1,5 +1,10 @@
 //! Real workers: what they can do, what they cannot, and how they end.
 #![cfg(target_os = "linux")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests start, wait and measure for themselves"
+)]
 
 #[path = "../bodies/sandbox.rs"]
 mod bodies;

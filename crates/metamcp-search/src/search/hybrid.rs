@@ -206,7 +206,7 @@ impl Spread {
         Spread { mean: mean as f32, deviation: deviation as f32 }
     }
 
-    pub(super) fn standard(&self, value: f32) -> f32 {
+    pub(super) fn standard(self, value: f32) -> f32 {
         if self.deviation <= 1e-6 { 0.0 } else { (value - self.mean) / self.deviation }
     }
 }

@@ -194,7 +194,9 @@ fn take<'a>(from: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
 }
 
 fn push(body: &mut Vec<u8>, numbers: &[f32]) {
-    numbers.iter().for_each(|number| body.extend_from_slice(&number.to_le_bytes()));
+    for number in numbers {
+        body.extend_from_slice(&number.to_le_bytes());
+    }
 }
 
 /// Each row in eight bits, with a step of its own: rows differ in size by far more than the numbers within one.

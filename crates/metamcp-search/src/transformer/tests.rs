@@ -188,8 +188,8 @@ proptest! {
         cut in any::<Option<prop::sample::Index>>(),
     ) {
         let mut file = made();
-        changes.iter().for_each(|(at, byte)| { let at = at.index(file.len()); file[at] = *byte; });
-        head.iter().for_each(|(at, byte)| file[*at] = *byte);
+        for (at, byte) in &changes { let at = at.index(file.len()); file[at] = *byte; }
+        for (at, byte) in &head { file[*at] = *byte; }
         if let Some(cut) = cut {
             file.truncate(cut.index(file.len()));
         }
@@ -204,7 +204,7 @@ proptest! {
         cut in any::<Option<prop::sample::Index>>(),
     ) {
         let mut bytes = published(SMALL, None);
-        changes.iter().for_each(|(at, byte)| bytes[*at] = *byte);
+        for (at, byte) in &changes { bytes[*at] = *byte; }
         if let Some(cut) = cut {
             bytes.truncate(cut.index(bytes.len()));
         }

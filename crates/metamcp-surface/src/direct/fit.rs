@@ -374,6 +374,6 @@ mod tests {
         assert!(is_shown(Kind::Prompts, r#"{"name":"p","arguments":[{"name":"a"}]}"#));
         assert!(!is_shown(Kind::Prompts, r#"{"name":"p","arguments":[{"required":true}]}"#));
         assert!(!is_shown(Kind::Prompts, r#"{"name":"p","arguments":{}}"#));
-        assert!(!is_shown(Kind::Prompts, r#"[7]"#));
+        assert!(!is_shown(Kind::Prompts, r"[7]"));
     }
 }

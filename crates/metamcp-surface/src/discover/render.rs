@@ -326,5 +326,7 @@ fn sentence(tool: &Tool, max_chars: usize) -> String {
 }
 
 fn push(out: &mut String, parts: &[&str]) {
-    parts.iter().for_each(|part| out.push_str(part));
+    for part in parts {
+        out.push_str(part);
+    }
 }

@@ -460,7 +460,7 @@ proptest! {
 
     #[test]
     fn a_reference_gives_what_serde_json_finds(value in any_json(), path in "(/[a-z0-9$~]{0,3}){0,3}") {
-        let path = path.replace("~", "~0");
+        let path = path.replace('~', "~0");
         let raw = value.to_string();
         let found = pointed(raw.as_bytes(), &path).map(|raw| serde_json::from_slice::<Value>(raw).unwrap());
         prop_assert_eq!(found.as_ref(), value.pointer(&path));

@@ -13,7 +13,7 @@ use super::server_state::ServerState;
 use super::stateless;
 
 /// How long a tool waits for the client to answer its question; no test lets a person think.
-const QUESTION_PATIENCE: Duration = Duration::from_secs(60);
+const QUESTION_PATIENCE: Duration = Duration::from_mins(1);
 
 /// The revisions of the `initialize` era.
 const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];

@@ -11,7 +11,7 @@ use super::offers::Offers;
 use super::stateless::Era;
 
 /// Longest life of a child nobody stops: no test lasts longer, and a forgotten one must not stay for ever.
-const LIFETIME: Duration = Duration::from_secs(300);
+const LIFETIME: Duration = Duration::from_mins(5);
 
 pub(super) enum Mode {
     Serve(Options),

@@ -1,4 +1,5 @@
 //! The testkit's programs, run as processes and spoken to by its client.
+#![expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 #![expect(
     clippy::unwrap_used,
     reason = "the whole file is a test, which clippy cannot see outside test functions"

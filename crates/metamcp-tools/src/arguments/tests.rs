@@ -32,10 +32,11 @@ fn value() -> impl Strategy<Value = Value> {
             Just(2.0),
             Just(-1.5),
             Just(1e300),
-            Just(9007199254740993.0)
+            Just(9_007_199_254_740_993.0)
         ]
         .prop_map(Value::from),
-        prop_oneof![Just(u64::MAX), Just(9007199254740993), Just(1 << 53)].prop_map(Value::from),
+        prop_oneof![Just(u64::MAX), Just(9_007_199_254_740_993), Just(1 << 53)]
+            .prop_map(Value::from),
         prop_oneof![Just(""), Just("a"), Just("ab"), Just("é"), Just("1"), Just("abcdef")]
             .prop_map(Value::from),
     ];

@@ -76,7 +76,9 @@ fn absorb(all: &mut Vec<u8>, value: &Value) {
         Value::String(text) => absorb_text(all, b"s", text),
         Value::Array(items) => {
             absorb_length(all, b"[", items.len());
-            items.iter().for_each(|item| absorb(all, item));
+            for item in items {
+                absorb(all, item);
+            }
         }
         Value::Object(map) => {
             absorb_length(all, b"{", map.len());

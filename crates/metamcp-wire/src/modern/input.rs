@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn invalid_input_requests_are_refused() {
         for wrong in [
-            r#"{}"#,
+            r"{}",
             r#"{"inputRequests":[]}"#,
             r#"{"inputRequests":{}}"#,
             r#"{"inputRequests":{"a":7}}"#,

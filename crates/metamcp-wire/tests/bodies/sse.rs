@@ -68,7 +68,7 @@ fn naive(stream: &[u8], limit: usize) -> Seen {
         match name {
             b"data" => data.push(value.to_vec()),
             _ if line.len() > 2048 => {}
-            b"event" if value.len() > 128 => kind = "?".to_owned(),
+            b"event" if value.len() > 128 => "?".clone_into(&mut kind),
             b"event" => kind = String::from_utf8_lossy(value).into_owned(),
             b"id" if value.len() <= 1024 && value.iter().all(|&byte| byte >= b' ') => {
                 if let Ok(text) = std::str::from_utf8(value) {

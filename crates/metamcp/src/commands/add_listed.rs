@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::provisioned;
 use crate::args::AddArgs;
+use crate::env;
 use crate::exit::{Exit, misuse};
 use crate::render::visible;
 use crate::{progress, prompt};
@@ -186,7 +187,7 @@ fn values(
         }
         values.push((name.to_owned(), value.to_owned()));
     }
-    let has = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let has = |name: &str| env::lookup_os(name).is_some_and(|value| !value.is_empty());
     let missing: Vec<Input> = plan.missing(&values, &has).into_iter().cloned().collect();
     if missing.is_empty() {
         return Ok(values);

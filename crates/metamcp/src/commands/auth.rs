@@ -236,6 +236,7 @@ fn login_of<'a>(
 }
 
 /// Opens a browser, if there is one. The address is one argument of one program.
+#[expect(clippy::disallowed_methods, reason = "the user's browser, which is no server")]
 fn open(address: &str) {
     let (program, arguments): (&str, &[&str]) = if cfg!(target_os = "macos") {
         ("open", &[])

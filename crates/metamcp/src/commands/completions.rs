@@ -171,12 +171,12 @@ _metamcp() {
 if [[ $funcstack[1] == _metamcp ]]; then _metamcp "$@"; else compdef _metamcp metamcp; fi
 "#;
 
-const FISH: &str = r#"function __metamcp_complete
+const FISH: &str = r"function __metamcp_complete
     set -lx _METAMCP_COMPLETE fish
     metamcp -- (commandline --current-process --tokenize --cut-at-cursor) (commandline --current-token --cut-at-cursor) 2>/dev/null
 end
 complete --command metamcp --no-files --arguments '(__metamcp_complete)'
-"#;
+";
 
 const POWERSHELL: &str = r#"Register-ArgumentCompleter -Native -CommandName metamcp -ScriptBlock {
     param($word, $ast, $position)

@@ -9,9 +9,9 @@ mod render;
 
 use std::io::Write;
 use std::path::Path;
-use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use metamcp_engine::clock;
 use serde_json::{Value, json};
 
 use crate::{example, tokens};
@@ -170,7 +170,7 @@ fn walk(program: &Path, demo_folder: &DemoFolder) -> Result<Report> {
 /// The handshake and the list of tools, which is all a model sees before it asks.
 fn first_look(gateway: &mut Client) -> Result<(Vec<Step>, Cost, Vec<Value>)> {
     gateway.initialize()?;
-    let began = Instant::now();
+    let began = clock::std_instant();
     let listed = gateway.ask("tools/list", &json!({}))?;
     let took = began.elapsed();
     let mut cost = Cost::default();
@@ -192,7 +192,7 @@ fn first_look(gateway: &mut Client) -> Result<(Vec<Step>, Cost, Vec<Value>)> {
 
 /// Sends one request and holds the answer against what must be in it.
 fn take(gateway: &mut Client, request: &Request) -> Step {
-    let began = Instant::now();
+    let began = clock::std_instant();
     let answer =
         gateway.ask("tools/call", &json!({ "name": request.tool, "arguments": request.arguments }));
     let took = began.elapsed();

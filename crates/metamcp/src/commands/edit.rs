@@ -166,6 +166,7 @@ fn edited(path: &Path) -> anyhow::Result<()> {
 
 /// The variable may hold arguments and quotes, which only a shell reads as its user meant them.
 #[cfg(unix)]
+#[expect(clippy::disallowed_methods, reason = "the user's editor, which is no server")]
 fn shell(editor: &str, path: &Path) -> Command {
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(format!("{editor} \"$@\"")).arg(editor).arg(path);
@@ -173,6 +174,7 @@ fn shell(editor: &str, path: &Path) -> Command {
 }
 
 #[cfg(not(unix))]
+#[expect(clippy::disallowed_methods, reason = "the user's editor, which is no server")]
 fn shell(editor: &str, path: &Path) -> Command {
     let mut words = editor.split_whitespace();
     let mut command = Command::new(words.next().unwrap_or(EDITOR));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use metamcp_engine::clock;
 use metamcp_engine::config::Loaded;
 use metamcp_engine::model::ModelFile;
 use metamcp_search::eval::{Corpus, DEPTH, Measures, Question, Total};
@@ -75,7 +76,7 @@ pub(crate) fn run(
             .or_misuse()
     };
     let text = read(&args.tools)?;
-    let began = Instant::now();
+    let began = clock::std_instant();
     let corpus =
         Corpus::read(&text).with_context(|| args.tools.display().to_string()).or_misuse()?;
     let indexing = began.elapsed();
@@ -89,7 +90,7 @@ pub(crate) fn run(
     }
     let (mut embedder, mut reading) = (None, None);
     if let Some(model) = model {
-        let began = Instant::now();
+        let began = clock::std_instant();
         let progress = Mutex::new(Progress::new("reading", corpus.index.tool_count()));
         let step = || progress.lock().step();
         let tables = model.tables(&corpus.index, &step);
@@ -155,7 +156,7 @@ fn measure(
     let mut times = Vec::with_capacity(questions.len());
     let mut progress = Progress::new(strategy.name(), questions.len());
     for question in questions {
-        let began = Instant::now();
+        let began = clock::std_instant();
         let query = question.query.as_str();
         let hits = match embedder.and_then(|embedder| embedder.nearness(query)) {
             Some(nearness) => index.page_by(&nearness, query, (0, DEPTH), None, None).hits,
@@ -206,14 +207,14 @@ struct Progress {
 
 impl Progress {
     fn new(name: &'static str, total: usize) -> Progress {
-        let shown = io::stderr().is_terminal().then(Instant::now);
+        let shown = io::stderr().is_terminal().then(clock::std_instant);
         Progress { name, total, done: 0, shown }
     }
 
     fn step(&mut self) {
         self.done += 1;
         if self.shown.is_some_and(|shown| shown.elapsed() >= PROGRESS_EVERY) {
-            self.shown = Some(Instant::now());
+            self.shown = Some(clock::std_instant());
             let full = BAR * self.done / self.total.max(1);
             let mut line = format!("\r{:<11} [", self.name);
             (0..BAR).for_each(|cell| line.push(if cell < full { '#' } else { ' ' }));

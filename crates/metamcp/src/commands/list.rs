@@ -8,6 +8,7 @@ mod screen;
 use std::io::Write;
 use std::time::Duration;
 
+use metamcp_engine::clock;
 use metamcp_engine::config::Loaded;
 use metamcp_engine::gateway::Gateway;
 use metamcp_engine::surface::discover::Why;
@@ -258,21 +259,21 @@ pub(super) async fn first_lists(gateway: &Gateway, is_wanted: &dyn Fn(&str) -> b
     let (servers, snapshot) = (gateway.router.servers(), gateway.catalog.snapshot());
     let wanted =
         || servers.iter().filter(|entry| entry.config.is_enabled() && is_wanted(&entry.name));
-    let (done, mut finished) = tokio::sync::mpsc::unbounded_channel();
+    let (done, mut finished) = tokio::sync::mpsc::channel(servers.iter().count().max(1));
     for entry in wanted().filter(|entry| snapshot.known(entry.id).is_none()) {
         let (view, name, done) = (gateway.view.clone(), entry.name.to_string(), done.clone());
         task::spawn("list", async move {
             view.make_known(&name).await;
             // Nobody may be waiting any more.
-            let _nobody_waits = done.send(());
+            let _nobody_waits = done.send(()).await;
         });
     }
     drop(done);
-    let limit = tokio::time::Instant::now() + gateway::PATIENCE;
+    let limit = clock::instant() + gateway::PATIENCE;
     loop {
         let snapshot = gateway.catalog.snapshot();
         let until = match wanted().any(|entry| snapshot.known(entry.id).is_some()) {
-            true => limit.min(tokio::time::Instant::now() + NEXT_LIST),
+            true => limit.min(clock::instant() + NEXT_LIST),
             false => limit,
         };
         // All have answered when nobody is left to say so.

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::gateway;
 use crate::args::{ApproveArgs, ProvisionedCommand};
+use crate::env;
 use crate::exit::{Exit, OrMisuse, misuse};
 use crate::{progress, prompt, render};
 
@@ -66,7 +67,7 @@ pub(crate) fn approve(
         prompt::is_there(),
         "approval needs a person at a terminal; nothing was approved"
     );
-    let has = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let has = |name: &str| env::lookup_os(name).is_some_and(|value| !value.is_empty());
     let missing: Vec<Input> = pending.plan.missing(&values, &has).into_iter().cloned().collect();
     for input in missing {
         let value = asked(out, &input)?;

@@ -14,6 +14,7 @@ use metamcp_engine::serve::http::Plan;
 use metamcp_engine::{reload, rlimits, serve, stream, task, telemetry};
 use tokio::sync::mpsc;
 
+use crate::env;
 use crate::exit::Exit;
 use crate::render;
 
@@ -27,7 +28,7 @@ pub(crate) fn run(
     load: Arc<reload::Load>,
     diagnostics: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
-    metamcp_engine::config::above(&|name| std::env::var(name).ok())?;
+    metamcp_engine::config::above(&env::lookup)?;
     tell(loaded, diagnostics)?;
     let settings = &loaded.config.settings;
     telemetry::start(settings.log_level);
@@ -35,9 +36,7 @@ pub(crate) fn run(
         .context("the path of this program is not known")?;
     let plan = match settings.serve.transport {
         Transport::Stdio => None,
-        Transport::Http | Transport::Sse => {
-            Some(Plan::of(&loaded.config, &|name| std::env::var(name).ok())?)
-        }
+        Transport::Http | Transport::Sse => Some(Plan::of(&loaded.config, &env::lookup)?),
     };
     let config = match &plan {
         Some(plan) if plan.is_open() => Cow::Owned(without_provisioning(loaded)?),

@@ -5,8 +5,7 @@
 
 pub(super) mod civil;
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
+use metamcp_engine::clock;
 use serde_json::{Value, json};
 
 use super::declare::{
@@ -125,13 +124,12 @@ pub(super) static SERVICE: Service<Clock> = Service {
 };
 
 fn now(_: &mut Clock, arguments: &Arguments<'_>) -> Result<Answer, Refusal> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let stamp = Stamp::from_unix(i64::try_from(since.as_secs()).unwrap_or(0));
-    moment(stamp.at(offset(arguments.text_if("offset").unwrap_or("UTC"))?))
+    let stamp = Stamp::from_unix(i64::try_from(clock::unix_millis() / 1000).unwrap_or(0));
+    Ok(moment(stamp.at(offset(arguments.text_if("offset").unwrap_or("UTC"))?)))
 }
 
 fn convert(_: &mut Clock, arguments: &Arguments<'_>) -> Result<Answer, Refusal> {
-    moment(time(arguments.text("time"))?.at(offset(arguments.text("offset"))?))
+    Ok(moment(time(arguments.text("time"))?.at(offset(arguments.text("offset"))?)))
 }
 
 fn add_duration(_: &mut Clock, arguments: &Arguments<'_>) -> Result<Answer, Refusal> {
@@ -143,7 +141,7 @@ fn add_duration(_: &mut Clock, arguments: &Arguments<'_>) -> Result<Answer, Refu
         .plus_months(months)
         .and_then(|stamp| stamp.plus_seconds(seconds));
     match added {
-        Some(stamp) => moment(stamp),
+        Some(stamp) => Ok(moment(stamp)),
         None => refuse!("the result is outside the years 0000 to 9999"),
     }
 }
@@ -179,10 +177,10 @@ fn parse(_: &mut Clock, arguments: &Arguments<'_>) -> Result<Answer, Refusal> {
     })))
 }
 
-fn moment(stamp: Stamp) -> Result<Answer, Refusal> {
+fn moment(stamp: Stamp) -> Answer {
     let data: Value =
         json!({ "time": stamp.to_string(), "weekday": stamp.date().weekday(), "unix": stamp.unix });
-    Ok(Answer::Data(data))
+    Answer::Data(data)
 }
 
 fn time(text: &str) -> Result<Stamp, Refusal> {

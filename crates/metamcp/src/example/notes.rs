@@ -5,8 +5,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use metamcp_engine::clock;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -272,8 +272,7 @@ fn index_of(notes: &[Note], arguments: &Arguments<'_>) -> Result<usize, Refusal>
 }
 
 fn now() -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Stamp::from_unix(i64::try_from(since.as_secs()).unwrap_or(0)).to_string()
+    Stamp::from_unix(i64::try_from(clock::unix_millis() / 1000).unwrap_or(0)).to_string()
 }
 
 #[cfg(test)]

@@ -248,6 +248,7 @@ fn convert_base(_: &mut Numbers, arguments: &Arguments<'_>) -> Result<Answer, Re
     Ok(Answer::Text(format!("{sign}{}", written.iter().rev().collect::<String>())))
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "every tool has this signature")]
 fn factorize(_: &mut Numbers, arguments: &Arguments<'_>) -> Result<Answer, Refusal> {
     let mut rest = arguments.whole_if("number").unwrap_or(2);
     let mut factors: Vec<i64> = Vec::new();

@@ -129,6 +129,7 @@ pub(super) static SERVICE: Service<Text> = Service {
     ],
 };
 
+#[expect(clippy::unnecessary_wraps, reason = "every tool has this signature")]
 fn count_words(_: &mut Text, arguments: &Arguments<'_>) -> Result<Answer, Refusal> {
     let text = arguments.text("text");
     let words = text.split_whitespace().count();
@@ -251,6 +252,7 @@ fn replace(_: &mut Text, arguments: &Arguments<'_>) -> Result<Answer, Refusal> {
     Ok(Answer::Data(json!({ "text": text.replacen(find, with, replaced), "replaced": replaced })))
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "every tool has this signature")]
 fn encode_base64(_: &mut Text, arguments: &Arguments<'_>) -> Result<Answer, Refusal> {
     Ok(Answer::Text(STANDARD.encode(arguments.text("text"))))
 }
@@ -286,6 +288,7 @@ fn decode_base64(_: &mut Text, arguments: &Arguments<'_>) -> Result<Answer, Refu
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "every tool has this signature")]
 fn sha256(_: &mut Text, arguments: &Arguments<'_>) -> Result<Answer, Refusal> {
     let digest = Sha256::digest(arguments.text("text").as_bytes());
     Ok(Answer::Text(digest.iter().map(|byte| format!("{byte:02x}")).collect()))

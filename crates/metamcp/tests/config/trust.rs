@@ -14,7 +14,7 @@ use crate::Shell;
 
 const OWN: &str = "user/.metamcp/mcp.json";
 const PROJECT: &str = "project/.mcp.json";
-const HUNG: Duration = Duration::from_secs(60);
+const HUNG: Duration = Duration::from_mins(1);
 
 fn numbers() -> Value {
     json!({ "command": env!("CARGO_BIN_EXE_metamcp"), "args": ["__example", "numbers"] })

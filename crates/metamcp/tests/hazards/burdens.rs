@@ -18,7 +18,7 @@ fn execute(gateway: &Gateway, code: &str) -> Answer {
     gateway.answer(id)
 }
 
-/// What a script gave, whether a value or an ErrorObject.
+/// What a script gave, whether a value or an `ErrorObject`.
 fn structured(gateway: &Gateway, code: &str) -> Value {
     execute(gateway, code).value["result"]["structuredContent"].clone()
 }

@@ -332,7 +332,7 @@ fn judge(journal: &str, marks: Vec<String>) {
                 assert_eq!(params, ["name", "arguments", "_meta"], "{line}");
                 assert_eq!(message["params"]["name"], "echo", "{line}");
                 let id = message["id"].as_u64().unwrap();
-                assert!(id > 0 && id <= i32::MAX as u64, "{line}");
+                assert!(id > 0 && i32::try_from(id).is_ok(), "{line}");
                 ids.push(id);
                 let mark = message["params"]["arguments"]["mark"].as_str().unwrap_or_default();
                 if let Some(came) = waited.get_mut(mark) {

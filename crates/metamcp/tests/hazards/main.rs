@@ -3,6 +3,11 @@
 //! `matrix` holds every misbehaviour of the chaos child to its verdict; the other rooms are named after a hazard
 //! each and pin down what must not come back. Children are real processes, and the journal they keep is the truth.
 #![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests start, wait and measure for themselves"
+)]
+#![expect(
     clippy::unwrap_used,
     reason = "the whole binary is a test, which clippy cannot see outside test functions"
 )]

@@ -33,7 +33,7 @@ fn value(gateway: &Gateway, code: &str) -> Value {
     structured["value"].clone()
 }
 
-/// The ErrorObject of a script that must not.
+/// The `ErrorObject` of a script that must not.
 fn error(gateway: &Gateway, code: &str) -> Value {
     let answer = execute(gateway, code);
     assert_eq!(answer.value["result"]["isError"], true, "{code}\n{:#}", answer.value);

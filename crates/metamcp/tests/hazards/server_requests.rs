@@ -91,7 +91,7 @@ fn a_server_request_in_disguise_reaches_nobody() {
         ("elicit", r#"["\u202emetamcp"]"#),
         ("elicit", r#"{"message":"m","requestedSchema":{"properties":{"a\u202eb":{}}}}"#),
         ("sample", r#"{"messages":[],"Messages":["\u202e"],"maxTokens":1}"#),
-        ("sample", r#"[]"#),
+        ("sample", r"[]"),
         ("roots", r#"["\u202e"]"#),
     ];
     for surface in ["compact", "direct"] {

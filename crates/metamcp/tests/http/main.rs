@@ -1,5 +1,10 @@
 //! The gateway over HTTP, spoken to byte by byte: what a client library would never send has to be sent somehow.
 #![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests start, wait and measure for themselves"
+)]
+#![expect(
     clippy::unwrap_used,
     reason = "all of this is tests, which clippy cannot see outside test functions"
 )]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// For whatever must come but may come late on a busy machine: its end means a hang, not slowness.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The tokens that gateways generated, by where they listen: what is sent to one carries its token, unless it says
 /// something else about that.

@@ -7,6 +7,7 @@
 //! `METAMCP_NIGHTLY=1` more; `METAMCP_SEED` repeats a run. Time is asserted only where the promise is a time, and
 //! then against a control measured at the same moment, so that a busy machine does not fail a test.
 
+#![expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in what it calls as well")]
 
 mod breaker;

@@ -10,7 +10,7 @@ use metamcp_testkit::{CallOutcome, Client, Workspace};
 use serde_json::{Value, json};
 
 /// For whatever must come but may come late on a busy machine: its end means a hang, not slowness.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 
 /// How large a run is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

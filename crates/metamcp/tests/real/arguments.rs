@@ -98,7 +98,7 @@ fn install(place: &Place, kind: Kind, entry: &str, is_secret: bool) -> PathBuf {
     let home = place.folder.path().join(".metamcp");
     let mut candidate = builtin().remove(1);
     candidate.offer.kind = kind;
-    candidate.offer.identifier = "wheel".to_owned();
+    "wheel".clone_into(&mut candidate.offer.identifier);
     candidate.offer.environment.clear();
     let name = if is_secret { "connection-key" } else { "connection" };
     let input = Input { name: name.to_owned(), ..Input::default() };

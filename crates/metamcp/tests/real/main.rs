@@ -3,6 +3,11 @@
 //! `cargo xtask test` installs them into the build folder. Without them every test here fails and says so:
 //! a proof that did not run is not a proof.
 #![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests start, wait and measure for themselves"
+)]
+#![expect(
     clippy::unwrap_used,
     reason = "all of this is tests, which clippy cannot see outside test functions"
 )]

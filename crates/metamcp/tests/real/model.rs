@@ -23,7 +23,7 @@ const NEAR: f64 = 0.995;
 const PARAPHRASE: &str = "is this timestamp valid";
 const MEANT: &str = "clock:parse";
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 fn run(workspace: &Workspace, arguments: &[&str]) -> Output {
     let mut command = workspace.command(Path::new(env!("CARGO_BIN_EXE_metamcp"))).unwrap();

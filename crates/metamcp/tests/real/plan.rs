@@ -244,8 +244,7 @@ impl StepReport<'_> {
         }
         self.lines()
             .find_map(|line| serde_json::from_str::<Response<'_>>(line).ok()?.result)
-            .map(|result| result.get().to_owned())
-            .unwrap_or_else(|| panic!("no response in {}", self.0))
+            .map_or_else(|| panic!("no response in {}", self.0), |result| result.get().to_owned())
     }
 
     /// The progress on the wire, and whether the response came after all of it.

@@ -664,7 +664,7 @@ fn a_registry_is_read_page_by_page_and_afterwards_only_what_changed() {
     assert_eq!(count(), (4, Value::Null));
     let asked = sources.asked();
     assert_eq!(asked.len(), 3);
-    assert!(asked[2].contains("&updated_since=20") && asked[2].contains("T"), "{}", asked[2]);
+    assert!(asked[2].contains("&updated_since=20") && asked[2].contains('T'), "{}", asked[2]);
     let gone = place.run(&["add", "org.example/two", "--yes"]);
     assert!(gone.contains("no server `org.example/two` was found"), "{gone}");
     // One by the last part of its name, which npm does not have.

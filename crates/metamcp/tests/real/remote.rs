@@ -14,7 +14,7 @@ use crate::peer::Peer;
 use crate::world::World;
 
 /// How long a server may take to listen on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A server that listens; dropped, it ends.
 pub(crate) struct Listening {

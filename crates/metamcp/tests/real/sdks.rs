@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::installed::{Installed, sources, text};
 
 /// Far beyond what a server here needs when all of them start on a loaded machine.
-const HUNG: Duration = Duration::from_secs(240);
+const HUNG: Duration = Duration::from_mins(4);
 
 /// So many run at once: enough that those who wait for something do not hold up the others.
 const POOL: usize = 6;

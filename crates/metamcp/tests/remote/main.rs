@@ -3,6 +3,11 @@
 //!
 //! Servers are real sockets on this machine, and what they count as executed is the truth.
 #![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests start, wait and measure for themselves"
+)]
+#![expect(
     clippy::unwrap_used,
     reason = "the whole binary is a test, which clippy cannot see outside test functions"
 )]

@@ -14,7 +14,7 @@ use metamcp_testkit::{CallOutcome, Client, Workspace};
 use serde_json::{Value, json};
 
 /// Whatever takes this long hangs.
-pub(crate) const HUNG: Duration = Duration::from_secs(60);
+pub(crate) const HUNG: Duration = Duration::from_mins(1);
 
 /// An honest server, and the site it answers on.
 pub(crate) struct Remote {

@@ -7,7 +7,7 @@ use metamcp_testkit::{Answer, Client, Workspace};
 use serde_json::{Value, json};
 
 /// Past this something hangs.
-pub(crate) const HUNG: Duration = Duration::from_secs(60);
+pub(crate) const HUNG: Duration = Duration::from_mins(1);
 
 pub(crate) struct Gateway {
     pub(crate) client: Client,
@@ -91,7 +91,9 @@ fn steady(mut value: Value) -> Value {
             }
         }
         Value::Array(items) => {
-            items.iter_mut().for_each(|item| *item = steady(item.take()));
+            for item in items.iter_mut() {
+                *item = steady(item.take());
+            }
         }
         _ => {}
     }

@@ -123,7 +123,7 @@ fn neither_commands_print_one_nor_caches_keep_one() {
             let server = chaos_server(&[]).argument("--era").argument(era);
             let server = server.argument("--offers").argument(manner);
             workspace.server("one", server.variable("SERVICE_PASSWORD", VALUE));
-            let refused = format!(r#"message=refused: {VALUE}"#);
+            let refused = format!(r"message=refused: {VALUE}");
             for line in [
                 &["list"][..],
                 &["list", "one"],

@@ -289,7 +289,7 @@ fn keep_alive_servers_are_not_evicted() {
     bench.warm_up(kept);
     let other = bench.add();
     bench.call(other);
-    bench.pass(Duration::from_secs(3600));
+    bench.pass(Duration::from_hours(1));
     assert_eq!(bench.closes(), []);
     assert!(matches!(&bench.verdicts()[..], [DispatchError::PoolExhausted { .. }]));
 }

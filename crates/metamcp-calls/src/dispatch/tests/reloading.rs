@@ -174,7 +174,7 @@ fn a_removed_server_refuses_new_and_waiting_calls_and_finishes_the_others() {
     assert_eq!(bench.answer(sent, conn), Some(0));
     assert_eq!(bench.closes(), [(conn, CloseMode::Graceful)]);
     bench.gone(conn);
-    bench.pass(Duration::from_secs(3600));
+    bench.pass(Duration::from_hours(1));
     assert_eq!(bench.connects(), []);
     assert_eq!(bench.dispatch.pool().count(), 0);
 }

@@ -24,8 +24,8 @@ pub(super) const GOOD_SERVERS: &[&str] = &[
 
 /// Refused by reader and schema alike.
 pub(super) const WRONG_SERVERS: &[&str] = &[
-    r#"[]"#,
-    r#"{}"#,
+    r"[]",
+    r"{}",
     r#"{ "comand": "x" }"#,
     r#"{ "command": 5 }"#,
     r#"{ "command": "" }"#,

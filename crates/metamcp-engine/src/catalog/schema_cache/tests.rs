@@ -396,7 +396,9 @@ fn concurrent_writers_never_expose_a_partial_file() {
             }
             seen
         });
-        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        for writer in writers {
+            writer.join().unwrap();
+        }
         done.store(true, Ordering::Relaxed);
         assert!(reader.join().unwrap() > 0);
     });

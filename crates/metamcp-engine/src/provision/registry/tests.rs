@@ -95,7 +95,7 @@ async fn a_slow_registry_is_served_from_the_cache() {
     let folder = tempfile::tempdir().unwrap();
     let registry = registry(&base, &folder.path().join("home"));
     registry.cache_file.save(&cache(&base, 1, vec![server("a")])).unwrap();
-    let end = tokio::time::Instant::now() + Duration::from_secs(60);
+    let end = tokio::time::Instant::now() + Duration::from_mins(1);
     // Reading the file may take longer than the first timeout.
     loop {
         let (known, note) = registry.candidates_within(Duration::from_millis(50)).await;

@@ -12,6 +12,7 @@ use metamcp_provisioning::provision::{Consent, Contained, Input, Kind, OWN_FOLDE
 use metamcp_types::secret::{Reference, Secret};
 
 use super::{Record, install};
+use crate::env;
 use crate::secrets::arguments;
 
 /// It gets the approved variables and no others: the person's values, else from our own environment, else the publisher's
@@ -179,7 +180,7 @@ fn value(record: &Record, input: &Input) -> Option<Secret> {
         let wrap = if is_reference { Secret::reference } else { Secret::new };
         return Some(wrap(name.clone(), value.clone()));
     }
-    let own = std::env::var(name).ok().filter(|value| !value.is_empty());
+    let own = env::var(name).filter(|value| !value.is_empty());
     let data = Path::new(&record.plan.prefix).join(install::DATA);
     let filled =
         input.default.as_ref().map(|value| value.replace(OWN_FOLDER, &data.to_string_lossy()));
@@ -203,7 +204,7 @@ fn sandbox_policy(record: &Record) -> SandboxPolicy {
     reads.extend(runtime.iter().flat_map(|program| process_sandbox::runtime(program)));
     reads.extend(environment::certificate_files());
     let mut writes = Vec::new();
-    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let home = env::home();
     writes.extend(given(record).filter_map(|value| named(&value, home.as_deref())));
     writes.extend(record.reach.iter().cloned());
     SandboxPolicy { home: prefix.join(install::DATA), reads, writes }
@@ -212,7 +213,7 @@ fn sandbox_policy(record: &Record) -> SandboxPolicy {
 impl Record {
     /// The user's files and folders that it may read and change: named at installation, or allowed since.
     pub fn granted(&self) -> Vec<PathBuf> {
-        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let home = env::home();
         let mut all: Vec<PathBuf> =
             given(self).filter_map(|value| named(&value, home.as_deref())).collect();
         all.extend(self.reach.iter().cloned());
@@ -223,7 +224,7 @@ impl Record {
 
     /// Values of the person that name too much to be granted, such as a home.
     pub fn too_much(&self) -> Vec<String> {
-        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let home = env::home();
         let is_shut = |value: &String| {
             Path::new(value).is_absolute()
                 && Path::new(value).is_dir()

@@ -12,6 +12,8 @@ use hyper::rt::{Sleep, Timer};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::clock;
+
 /// See the module. Clones share the timer.
 #[derive(Clone, Default)]
 pub struct ConnectionTimer(Arc<Mutex<State>>);
@@ -28,7 +30,7 @@ impl ConnectionTimer {
     /// Awaits a future with a timeout; `None` if that comes first. For the connection's task only: there is one waker.
     pub async fn within<F: Future>(&self, patience: Duration, waited: F) -> Option<F::Output> {
         let mut until = None;
-        self.wait(waited, || *until.get_or_insert_with(|| Instant::now() + patience)).await
+        self.wait(waited, || *until.get_or_insert_with(|| clock::instant() + patience)).await
     }
 
     /// The same, with a deadline.
@@ -67,7 +69,7 @@ impl ConnectionTimer {
                 return Poll::Pending;
             }
             *wakes = None;
-            if Instant::now() >= until {
+            if clock::instant() >= until {
                 return Poll::Ready(());
             }
             // It fired for an earlier wait, which is over.
@@ -112,7 +114,7 @@ pub(super) struct Heads {
 
 impl Timer for Heads {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
-        self.sleep_until((Instant::now() + duration).into_std())
+        self.sleep_until((clock::instant() + duration).into_std())
     }
 
     fn sleep_until(&self, deadline: std::time::Instant) -> Pin<Box<dyn Sleep>> {
@@ -123,11 +125,12 @@ impl Timer for Heads {
     }
 
     fn now(&self) -> std::time::Instant {
-        Instant::now().into_std()
+        clock::instant().into_std()
     }
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests {
     use std::future::{pending, ready};
 

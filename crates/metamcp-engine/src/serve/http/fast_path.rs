@@ -32,6 +32,7 @@ use super::body::RequestBody;
 use super::connection_timer::ConnectionTimer;
 use super::handler::{Admission, Handler};
 use super::reply::{Answer, Content};
+use crate::clock;
 use head::{Head, ParsedHead};
 use response_head::HeadWriter;
 use rewind::Rewind;
@@ -82,7 +83,7 @@ where
     let mut cached: Option<CachedHead> = None;
     let mut writer = HeadWriter::default();
     loop {
-        let deadline = Instant::now() + head_timeout;
+        let deadline = clock::instant() + head_timeout;
         let max_body = handler.http_config.body_bytes;
         let request = next_request(
             stream,

@@ -13,9 +13,10 @@ use bytes::{BufMut, Bytes, BytesMut};
 use hyper::body::{Body, Frame};
 use metamcp_wire::write;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::time::{Instant, Sleep};
+use tokio::time::Sleep;
 
 use super::connection_timer::ConnectionTimer;
+use crate::clock;
 
 /// Sent events kept for resumption.
 const RING_EVENTS: usize = 64;
@@ -463,7 +464,7 @@ impl Body for Reader {
         }
         let quiet = me.quiet.get_or_insert_with(|| Box::pin(tokio::time::sleep(KEEP_ALIVE)));
         if quiet.as_mut().poll(cx).is_ready() {
-            quiet.as_mut().reset(Instant::now() + KEEP_ALIVE);
+            quiet.as_mut().reset(clock::instant() + KEEP_ALIVE);
             // Registers the waker for the next time.
             let _pending = quiet.as_mut().poll(cx);
             return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b": keep-alive\n\n")))));

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::{self, ServerConfig};
 
+use crate::clock;
 use crate::pem::{self, PemError};
 
 /// The shortest interval between two checks of the files.
@@ -55,7 +56,7 @@ impl Tls {
     pub fn load(cert: &Path, key: &Path) -> Result<Tls, TlsError> {
         let made_from = [changed(cert), changed(key)];
         let acceptor = acceptor(cert, key)?;
-        let state = State { acceptor, made_from, checked: Instant::now() };
+        let state = State { acceptor, made_from, checked: clock::instant() };
         Ok(Tls { cert: cert.to_owned(), key: key.to_owned(), state: Mutex::new(state) })
     }
 
@@ -63,7 +64,7 @@ impl Tls {
     pub fn acceptor(&self) -> TlsAcceptor {
         let mut state = self.state.lock();
         if state.checked.elapsed() >= RELOAD_INTERVAL {
-            state.checked = Instant::now();
+            state.checked = clock::instant();
             let made_from = [changed(&self.cert), changed(&self.key)];
             if made_from != state.made_from {
                 match acceptor(&self.cert, &self.key) {

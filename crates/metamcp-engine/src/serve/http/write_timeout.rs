@@ -120,6 +120,7 @@ fn gathered<'a>(
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -36,7 +36,9 @@ impl Session {
         }
         let at_server = self.view.subscribes_at_server();
         let mut state = self.lock();
-        if !state.watched.contains_key(&uri) {
+        if state.watched.contains_key(&uri) {
+            drop(state);
+        } else {
             if state.watched.len() >= MAX_WATCHED {
                 drop(state);
                 return self.refuse(&id, -32000, "too many resources are subscribed to");
@@ -47,8 +49,6 @@ impl Session {
             for owner in owners {
                 router.watch(owner, &uri, !at_server);
             }
-        } else {
-            drop(state);
         }
         if at_server {
             let step = self.view.pass_on("resources/subscribe", params, &self.caller(&id));

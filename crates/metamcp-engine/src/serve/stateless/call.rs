@@ -28,7 +28,7 @@ use crate::task;
 use crate::upstream::Reply;
 
 /// How long a client may take to retry with answers, and how long a resume token is valid.
-const RETRY_WITHIN: Duration = Duration::from_secs(5 * 60);
+const RETRY_WITHIN: Duration = Duration::from_mins(5);
 /// How long a call waits for a person who agreed to sign in: a little shorter than the usual timeout of clients.
 const LOGIN_WAIT: Duration = Duration::from_secs(45);
 /// A result from this size on is sent without a copy; below it a copy is cheaper.

@@ -14,6 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 use super::run::{millis, who};
+use crate::clock;
 use crate::observe::Origin;
 use crate::router::{Caller, Entry};
 use crate::surface::reply::{Code, ErrorObject};
@@ -77,7 +78,7 @@ impl View {
             include_tools: request.include_tools,
             timeout: request.timeout_ms.map(Duration::from_millis),
         };
-        let record = Arc::new(Progressed { began: Instant::now(), state: Mutex::default() });
+        let record = Arc::new(Progressed { began: clock::std_instant(), state: Mutex::default() });
         let (view, progress) = (self.clone(), Progress::new(caller, meta));
         let so_far = Arc::clone(&record);
         let (unended, count) = (Arc::clone(&progress), plan.steps.len());
@@ -114,7 +115,7 @@ impl View {
         for (index, step) in plan.steps.iter().enumerate() {
             let shown = text::clean_line(&step.tool_id, 160);
             progress.step(index, count, &format!("step {} of {count}: {shown}", index + 1));
-            let began = Instant::now();
+            let began = clock::std_instant();
             let made = self.made(step, &sub_requests, &values, deadline).await;
             let entry = self.entry_of(&step.tool_id);
             let known = |wanted: bool| entry.as_ref().filter(|_| wanted);
@@ -190,15 +191,15 @@ impl View {
             })?;
         let arguments = Bytes::from(write::one_line(&arguments).into_owned());
         let call = sub_requests.call_tool(self, OP, (None, &step.tool_id), &arguments);
-        let made = match deadline {
+
+        match deadline {
             None => call.await,
             Some(deadline) => {
                 let clock = self.surface.router.clock;
                 let left = deadline.since(clock.now());
                 clock.timeout(left, call).await.ok_or_else(out_of_time)?
             }
-        };
-        made
+        }
     }
 
     fn entry_of(&self, id: &str) -> Option<(Entry, Arc<str>)> {

@@ -10,6 +10,7 @@ use metamcp_surface::full_surface::{self, BadArguments, CodeRequest, CodeRespons
 
 use super::refused;
 use super::run::millis;
+use crate::clock;
 use crate::router::Caller;
 use crate::surface::execute::{FinishedScript, ScriptRequest, ended};
 use crate::surface::reply::{Code, ErrorObject};
@@ -40,7 +41,8 @@ impl View {
         let most = request.max_tool_calls.map(|calls| u32::try_from(calls).unwrap_or(u32::MAX));
         let script_request = ScriptRequest::new(&request.code, timeout, most);
         let transcript = Transcript::new();
-        let (view, recording, began) = (self.clone(), Arc::clone(&transcript), Instant::now());
+        let (view, recording, began) =
+            (self.clone(), Arc::clone(&transcript), clock::std_instant());
         let progress = Progress::new(caller, meta);
         let unended = Arc::clone(&progress);
         let final_response = move || {

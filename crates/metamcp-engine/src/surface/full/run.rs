@@ -12,6 +12,7 @@ use metamcp_wire::{object, write};
 use serde_json::{Value, json};
 
 use super::refused;
+use crate::clock;
 use crate::observe::Origin;
 use crate::router::{CallErrorKind, CallOutcome, Caller, Entry, ResultMapper};
 use crate::surface::call::{Dispatched, RawCall, Rejected};
@@ -46,10 +47,10 @@ impl View {
             server: run.include_backend,
             result: run.include_result,
         };
-        let began = Instant::now();
+        let began = clock::std_instant();
         let call =
             RawCall { by: OP, server: None, tool: run.tool_id.clone(), args: run.args, meta };
-        let mut call_request = match self.resolve_call(call, line, &caller) {
+        let mut call_request = match self.resolve_call(&call, line, &caller) {
             Ok(call_request) => call_request,
             Err(Rejected::Invalid(message)) => {
                 return Ok(Step::Now(Finished::invalid(message)));

@@ -86,12 +86,12 @@ async fn hear(written: &str) -> (Vec<String>, Fact) {
 }
 
 fn result(call: u64, result: &str) -> String {
-    format!(r##"{{"jsonrpc":"2.0","id":#{call}#,"result":{result}}}"##)
+    format!(r#"{{"jsonrpc":"2.0","id":#{call}#,"result":{result}}}"#)
 }
 
 #[tokio::test]
 async fn one_invalid_part_of_a_batch_costs_only_itself() {
-    let both = r##"{"jsonrpc":"2.0","id":#2#,"result":1,"error":{}}"##;
+    let both = r#"{"jsonrpc":"2.0","id":#2#,"result":1,"error":{}}"#;
     let batch = format!("[{},7,{both},{{}},{}]\n", result(1, "1"), result(3, "3"));
     let (heard, fact) = hear(&batch).await;
     assert_eq!(heard, ["1: 1", "2: malformed", "3: 3"]);

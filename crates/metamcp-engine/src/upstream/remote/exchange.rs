@@ -25,7 +25,7 @@ const RECONNECT_DELAYS: [Duration; 2] = [Duration::from_millis(100), Duration::f
 const MAX_ERROR_BODY: usize = 64 * 1024;
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit of the gateway's own requests: longer than any caller waits.
-const OWN_REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
+const OWN_REQUEST_TIMEOUT: Duration = Duration::from_mins(2);
 /// Delay before a subscription that ended is renewed.
 const RESUBSCRIBE_DELAY: Duration = Duration::from_secs(5);
 /// Longest content type quoted in an error.

@@ -8,11 +8,12 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use metamcp_calls::failure::Fact;
 use metamcp_wire::sse::{Event, Events};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::Remote;
 use super::exchange::{Kind, kind_of};
 use super::post::Broken;
+use crate::clock;
 use crate::stream::ReadBudget;
 use crate::task;
 use crate::upstream::connection::Garbage;
@@ -119,7 +120,7 @@ impl Remote {
         let mut place = ResumePoint::default();
         let mut pause = REOPEN_DELAY;
         loop {
-            let opened = Instant::now();
+            let opened = clock::instant();
             match self.fetch_stream(connection, place.last.as_deref()).await {
                 Ok(post_response) if is_stream(&post_response.response) => {
                     let (body, patience) =

@@ -8,7 +8,7 @@ use super::{MAX_DESCRIPTION_CHARS, MAX_ROWS, StoreError};
 use crate::vectors::answer::{MAX_DIMENSIONS, unit};
 use crate::vectors::endpoint::VOYAGE_MODEL;
 
-/// The version written. 0 is an empty file; 1 has server, tool_name, description, embedding, updated_at; 2 has no
+/// The version written. 0 is an empty file; 1 has server, `tool_name`, description, embedding, `updated_at`; 2 has no
 /// checksum.
 pub(super) const VERSION: i64 = 3;
 

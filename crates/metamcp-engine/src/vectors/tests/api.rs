@@ -166,7 +166,8 @@ async fn send(stream: &mut TcpStream, reply: Reply) -> bool {
             let head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"data\":[";
             stream.write_all(head).await.ok();
             // Ends when the peer closes the connection.
-            while stream.write_all(&[b' '; 65_536]).await.is_ok() {}
+            let spaces = vec![b' '; 65_536];
+            while stream.write_all(&spaces).await.is_ok() {}
             false
         }
         Reply::Hang => {

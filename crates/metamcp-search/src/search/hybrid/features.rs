@@ -90,7 +90,9 @@ fn add_clause_features(index: &Index, prepared: &PreparedQuery, candidates: &mut
         }
     };
     look(first, false);
-    others.iter().for_each(|clause| look(clause, true));
+    for clause in others {
+        look(clause, true);
+    }
 }
 
 /// How near the pieces of a query are to those of tools; candidates share many pieces, so each is compared once.

@@ -8,9 +8,10 @@ use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use metamcp_engine::clock;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -73,18 +74,20 @@ impl Client {
         self.asked += 1;
         let id = self.asked;
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))?;
-        let deadline = Instant::now() + ANSWER;
+        let deadline = clock::std_instant() + ANSWER;
         loop {
-            let line =
-                match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                    Ok(line) => line,
-                    Err(RecvTimeoutError::Timeout) => {
-                        bail!("{} did not answer {method} within {} s", self.name, ANSWER.as_secs())
-                    }
-                    Err(RecvTimeoutError::Disconnected) => {
-                        return Err(self.gone(&format!("answering {method}")));
-                    }
-                };
+            let line = match self
+                .lines
+                .recv_timeout(deadline.saturating_duration_since(clock::std_instant()))
+            {
+                Ok(line) => line,
+                Err(RecvTimeoutError::Timeout) => {
+                    bail!("{} did not answer {method} within {} s", self.name, ANSWER.as_secs())
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(self.gone(&format!("answering {method}")));
+                }
+            };
             let message: Value = serde_json::from_str(&line)
                 .with_context(|| format!("{} wrote a line that is not JSON: {line}", self.name))?;
             if message.get("method").is_some() {
@@ -111,12 +114,12 @@ impl Client {
     /// Ends the input, upon which a well-behaved server leaves; one that does not is killed and reported.
     pub(super) fn end(mut self) -> Result<()> {
         drop(self.input.take());
-        let deadline = Instant::now() + FAREWELL;
+        let deadline = clock::std_instant() + FAREWELL;
         let status = loop {
             if let Some(status) = self.child.try_wait()? {
                 break status;
             }
-            if Instant::now() >= deadline {
+            if clock::std_instant() >= deadline {
                 bail!(
                     "{} was still there {} s after its input ended, and was killed",
                     self.name,
@@ -155,8 +158,8 @@ impl Client {
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
         };
-        let deadline = Instant::now() + LAST_WORD;
-        while !self.stderr.is_finished() && Instant::now() < deadline {
+        let deadline = clock::std_instant() + LAST_WORD;
+        while !self.stderr.is_finished() && clock::std_instant() < deadline {
             thread::sleep(LOOK);
         }
         let words = self.last_words.lock();

@@ -8,9 +8,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
+use metamcp_engine::clock;
 use serde_json::{Map, Value, json};
 
 use crate::example;
@@ -73,6 +73,10 @@ impl DemoFolder {
     }
 
     /// Runs in the temporary folder, with a home there, deaf to settings meant for the user's own gateway.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a demonstration starts the gateway as a client does"
+    )]
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         let ours = |name: &OsString| name.to_string_lossy().starts_with("METAMCP_");
@@ -144,7 +148,7 @@ fn fresh_folder() -> io::Result<PathBuf> {
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let since = clock::unix_millis();
     for attempt in 0..ATTEMPTS {
         let name = format!("metamcp-demo-{}-{since:x}-{attempt}", std::process::id());
         let folder = std::env::temp_dir().join(name);

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use metamcp_child::environment;
 use metamcp_child::process_sandbox::in_path;
 use metamcp_config::clients::{self, CLIENTS, Client, Imported};
 use metamcp_config::config::{Config, PassEnv};
 use metamcp_config::settings::Settings;
+use metamcp_engine::clock;
 use metamcp_engine::model::{ModelFile, NAME};
 use metamcp_engine::user_file;
 use metamcp_search::search::Strategy;
@@ -95,6 +96,7 @@ pub(super) fn programs(config: &Config, missing: &[String]) -> Vec<Finding> {
 }
 
 /// The first line of what `--version` prints, if it comes soon.
+#[expect(clippy::disallowed_methods, reason = "a program of the machine is asked for its version")]
 fn version_of(program: &Path) -> Option<String> {
     let mut child = Command::new(program)
         .arg("--version")
@@ -103,7 +105,7 @@ fn version_of(program: &Path) -> Option<String> {
         .stderr(Stdio::null())
         .spawn()
         .ok()?;
-    let began = Instant::now();
+    let began = clock::std_instant();
     loop {
         match child.try_wait() {
             Ok(Some(_)) => break,

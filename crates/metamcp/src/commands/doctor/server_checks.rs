@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use metamcp_calls::failure::{Category, Fact, Failure};
 use metamcp_child::process_sandbox::in_path;
 use metamcp_config::config::{ServerConfig, ServerState};
+use metamcp_engine::clock;
 use metamcp_engine::config::{Loaded, Remark};
 use metamcp_engine::gateway::Gateway;
 use metamcp_engine::provision;
@@ -23,7 +24,7 @@ use crate::render::plural;
 const AREA: &str = "servers";
 
 /// How long a server may wait for its place: longer than all the others can take to start.
-const IN_LINE: Duration = Duration::from_secs(60 * 60);
+const IN_LINE: Duration = Duration::from_hours(1);
 
 /// Starts all that may be used, as many at once as the pool allows: each begins to wait when there is a place for it, so
 /// that nobody is given up for having stood in line. Besides the findings, the servers whose program is
@@ -59,7 +60,7 @@ pub(super) fn servers(
                 server.is_enabled().then(|| {
                     task::spawn("doctor", async move {
                         let _place = places.acquire().await;
-                        let began = Instant::now();
+                        let began = clock::std_instant();
                         let tried = view.try_out(&name).await;
                         let refused =
                             tried.err().map(|error| (error.code(), error.message().to_owned()));

@@ -366,7 +366,7 @@ impl Step {
             OwnEntry::Fresh(entry) => {
                 if edit::read(self.format, &text, &at(OWN_NAME))?.is_none() {
                     if text.trim().is_empty() && self.format == Format::YamlList {
-                        text = CONTINUE_HEAD.to_owned();
+                        CONTINUE_HEAD.clone_into(&mut text);
                     }
                     text = edit::set(self.format, &text, &at(OWN_NAME), entry)?;
                 }

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::env;
+
 /// Variables that we ourselves read beside our settings: the way out, whom to trust on it, and where the keyring is.
 const OWN: &[&str] = &[
     "HTTP_PROXY",
@@ -31,7 +33,7 @@ pub(super) fn command(own: &Path) -> anyhow::Result<(String, Vec<String>)> {
 
 fn in_path(program: &Path) -> Option<PathBuf> {
     let canonical = program.canonicalize().ok()?;
-    let folders = std::env::var_os("PATH")?;
+    let folders = env::lookup_os("PATH")?;
     let name = if cfg!(windows) { "metamcp.exe" } else { "metamcp" };
     let mut all = std::env::split_paths(&folders)
         .filter(|folder| folder.is_absolute())

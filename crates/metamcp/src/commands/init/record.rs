@@ -2,9 +2,9 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
+use metamcp_engine::clock;
 use metamcp_engine::files::{Directory, component};
 use metamcp_engine::user_file;
 use serde::{Deserialize, Serialize};
@@ -249,5 +249,5 @@ fn digest(text: &str) -> String {
 }
 
 fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    clock::unix_millis() / 1000
 }

@@ -35,7 +35,7 @@ struct Key {
     id: Option<String>,
     /// It follows from the key; what a token says has to agree with it.
     algorithm: Algorithm,
-    key: DecodingKey,
+    decoding: DecodingKey,
 }
 
 #[derive(Deserialize)]
@@ -61,13 +61,13 @@ impl KeySet {
         audience: &str,
     ) -> Result<Box<RawValue>, JwtError> {
         let fitting = |key: &&Key| key.id.is_none() || id.is_none() || key.id.as_deref() == id;
-        for Key { algorithm, key, .. } in self.keys.iter().filter(fitting) {
+        for Key { algorithm, decoding, .. } in self.keys.iter().filter(fitting) {
             let mut validation = Validation::new(*algorithm);
             // The library would read the clock itself.
             validation.validate_exp = false;
             validation.set_required_spec_claims(&["aud"]);
             validation.set_audience(&[audience]);
-            let kind = match jwt::decode(token, key, &validation) {
+            let kind = match jwt::decode(token, decoding, &validation) {
                 Ok(data) => return Ok(data.claims),
                 Err(error) => error.into_kind(),
             };
@@ -101,12 +101,12 @@ fn usable(written: Value) -> Option<Key> {
     {
         return None;
     }
-    let key = DecodingKey::from_jwk(&written).ok()?;
+    let decoding = DecodingKey::from_jwk(&written).ok()?;
     // The library does not look how long the two numbers of a point are.
-    if algorithm == Algorithm::ES256 && key.try_get_as_bytes().ok()?.len() != 65 {
+    if algorithm == Algorithm::ES256 && decoding.try_get_as_bytes().ok()?.len() != 65 {
         return None;
     }
-    Some(Key { id: written.common.key_id, algorithm, key })
+    Some(Key { id: written.common.key_id, algorithm, decoding })
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::web::{self, BodyError, ClientOptions, Outgoing, SendErrorKind, Web};
 /// Poll interval of a file.
 const FILE_AGAIN: Duration = Duration::from_secs(5);
 /// Poll interval of a URL.
-const ISSUER_AGAIN: Duration = Duration::from_secs(600);
+const ISSUER_AGAIN: Duration = Duration::from_mins(10);
 /// The shortest interval between two fetches because of an unknown key: anybody can send a token with one.
 const ISSUER_SOONEST: Duration = Duration::from_secs(30);
 /// Timeout of a fetch.
@@ -104,8 +104,11 @@ impl KeySource {
                 KeySource::Issuer(_) => {
                     sleep(ISSUER_SOONEST).await;
                     // Earlier if a token was signed by an unknown key.
-                    let _either =
-                        timeout(ISSUER_AGAIN - ISSUER_SOONEST, signed.unknown.notified()).await;
+                    let _either = timeout(
+                        ISSUER_AGAIN.saturating_sub(ISSUER_SOONEST),
+                        signed.unknown.notified(),
+                    )
+                    .await;
                 }
             }
         }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 
-const TIMEOUT: Duration = Duration::from_secs(1800);
+const TIMEOUT: Duration = Duration::from_mins(30);
 const ME: Owner = Owner { principal: Principal(1), endpoint: Endpoint::Main };
 const OTHER: Owner = Owner { principal: Principal(2), endpoint: Endpoint::Main };
 
