@@ -25,7 +25,7 @@ use crate::clock::unix_millis;
 use crate::compute;
 use crate::provision::Pinned;
 use crate::task;
-use crate::upstream::era_cache::fingerprint;
+use crate::upstream::server_cache::fingerprint;
 
 mod narrowed;
 pub mod schema_cache;

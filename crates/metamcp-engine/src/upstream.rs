@@ -12,6 +12,7 @@ pub mod launch;
 pub mod listing;
 pub mod outbound;
 pub mod remote;
+pub(crate) mod server_cache;
 pub mod sse;
 pub mod stdio;
 pub mod transport;

@@ -49,9 +49,9 @@ pub(crate) struct Model {
     stamp: u64,
 }
 
-/// An order before the ledger has named the connection.
+/// An order before the pool has named the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
+enum UnnamedOrder {
     Connect(ServerId),
     Close(ConnId),
 }
@@ -71,19 +71,19 @@ impl Model {
         self.slots.iter().filter(fresh).count()
     }
 
-    fn close(&mut self, conn: ConnId, wishes: &mut Vec<Wish>) {
+    fn close(&mut self, conn: ConnId, wishes: &mut Vec<UnnamedOrder>) {
         if let Some(slot) = self.slot(conn)
             && slot.is != Is::Closed
         {
             slot.is = Is::Closed;
             if !std::mem::replace(&mut slot.leaving, true) {
-                wishes.push(Wish::Close(conn));
+                wishes.push(UnnamedOrder::Close(conn));
             }
         }
     }
 
     /// Evicts until what stays and what waits fits, the least recently used first, never one that is to be kept.
-    fn make_room(&mut self, wishes: &mut Vec<Wish>) {
+    fn make_room(&mut self, wishes: &mut Vec<UnnamedOrder>) {
         let mut missing = (self.staying() + self.line.len()).saturating_sub(self.limits.size);
         while missing > 0 {
             let idle = self.slots.iter().filter(|s| s.is == Is::Idle && s.keep != Keep::Alive);
@@ -96,7 +96,12 @@ impl Model {
     }
 
     /// `names` gives the connections of the grants, in order; made-up ones in a rehearsal.
-    fn pump(&mut self, now: Moment, names: &mut dyn FnMut() -> ConnId, wishes: &mut Vec<Wish>) {
+    fn pump(
+        &mut self,
+        now: Moment,
+        names: &mut dyn FnMut() -> ConnId,
+        wishes: &mut Vec<UnnamedOrder>,
+    ) {
         let mut reserve_used = false;
         while !self.line.is_empty() && self.fresh(now) < CONNECT_BURST {
             if self.slots.len() >= self.limits.size {
@@ -109,7 +114,7 @@ impl Model {
                 reserve_used = true;
             }
             let first = self.line.remove(0);
-            wishes.push(Wish::Connect(first.server));
+            wishes.push(UnnamedOrder::Connect(first.server));
             self.slots.push(Slot {
                 conn: names(),
                 server: first.server,
@@ -125,7 +130,7 @@ impl Model {
         self.make_room(wishes);
     }
 
-    fn finish(&mut self, conn: ConnId, now: Moment, wishes: &mut Vec<Wish>) {
+    fn finish(&mut self, conn: ConnId, now: Moment, wishes: &mut Vec<UnnamedOrder>) {
         self.stamp += 1;
         let (stamp, crowded) = (self.stamp, self.staying() > self.limits.size);
         let waited_for = !self.line.is_empty();
@@ -144,7 +149,7 @@ impl Model {
         }
     }
 
-    fn sweep(&mut self, now: Moment, wishes: &mut Vec<Wish>) {
+    fn sweep(&mut self, now: Moment, wishes: &mut Vec<UnnamedOrder>) {
         let mut overdue: Vec<(u64, ConnId)> = self
             .slots
             .iter()
@@ -316,11 +321,11 @@ pub(crate) fn compare(seed: u64, operations: u64) {
         }
         let told = || format!("operation {number} of seed {seed}, after {last:?}");
         assert_eq!(said, expected, "{}", told());
-        let given: Vec<Wish> = orders
+        let given: Vec<UnnamedOrder> = orders
             .drain(..)
             .map(|order| match order {
-                Order::Connect { server, .. } => Wish::Connect(server),
-                Order::Close { conn, .. } => Wish::Close(conn),
+                Order::Connect { server, .. } => UnnamedOrder::Connect(server),
+                Order::Close { conn, .. } => UnnamedOrder::Close(conn),
             })
             .collect();
         assert_eq!(given, wishes, "{}", told());

@@ -161,8 +161,7 @@ impl View {
                 &failed.hint("Nothing of it is left, and nothing of it was run."),
             );
         }
-        let what = format!("installed {} as {:?}", plan.package(), plan.server);
-        tracing::info!("{what}");
+        tracing::info!("installed {} as {:?}", plan.package(), plan.server);
         self.make_known(&plan.server).await;
         self.installed(&plan)
     }

@@ -5,115 +5,62 @@
 //! Tests: below, `metamcp/tests/hazards/fidelity.rs`.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
 use metamcp_config::config::ServerConfig;
-use parking_lot::{Mutex, MutexGuard};
-use serde_json::{Value, json};
-use tokio::sync::OnceCell;
+use serde_json::Value;
 
-use super::era_cache::fingerprint;
-use crate::files::Directory;
+use super::server_cache::{Entry, ServerCache};
 
-const FOLDER: &str = "cache";
-const FILE: &str = "instructions.json";
-/// Largest file read or written; beyond that the cache is cleared.
-const MAX_FILE: usize = 2 * 1024 * 1024;
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct InstructionsCache(ServerCache<Instructions>);
 
-#[derive(Debug, Default, Clone)]
-pub struct InstructionsCache {
-    inner: Arc<Inner>,
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    home: Option<PathBuf>,
-    loaded: OnceCell<()>,
-    known: Mutex<BTreeMap<String, String>>,
-}
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Instructions(String);
 
 impl InstructionsCache {
     /// The cache under `home`. Touches nothing yet.
     pub fn under(home: &Path) -> InstructionsCache {
-        InstructionsCache {
-            inner: Arc::new(Inner { home: Some(home.to_owned()), ..Inner::default() }),
-        }
+        InstructionsCache(ServerCache::under(home))
     }
 
     /// The instructions that a server with this configuration gave last time.
     pub async fn known(&self, config: &ServerConfig) -> Option<String> {
-        self.load().await;
-        self.inner.lock().get(&fingerprint(config)).cloned()
+        self.0.get(config).await.map(|instructions| instructions.0)
     }
 
     /// Records the current instructions.
-    pub async fn learn(&self, config: &ServerConfig, said: Option<&str>) {
-        self.load().await;
-        let print = fingerprint(config);
-        let changed = {
-            let mut known = self.inner.lock();
-            match said {
-                Some(said) if known.get(&print).is_some_and(|before| before == said) => false,
-                Some(said) => {
-                    let kept: usize = known.values().map(String::len).sum();
-                    if kept + said.len() > MAX_FILE / 2 {
-                        known.clear();
-                    }
-                    known.insert(print, said.to_owned());
-                    true
-                }
-                None => known.remove(&print).is_some(),
-            }
-        };
-        if changed {
-            let inner = Arc::clone(&self.inner);
-            // A lost entry is only missing from one `initialize` result.
-            drop(tokio::task::spawn_blocking(move || inner.save()));
-        }
-    }
-
-    async fn load(&self) {
-        let inner = &self.inner;
-        inner
-            .loaded
-            .get_or_init(|| async {
-                let reading = Arc::clone(inner);
-                let read = tokio::task::spawn_blocking(move || reading.read()).await;
-                if let Ok(Some(read)) = read {
-                    *inner.lock() = read;
-                }
-            })
-            .await;
+    pub async fn learn(&self, config: &ServerConfig, instructions: Option<&str>) {
+        self.0.set(config, instructions.map(|text| Instructions(text.to_owned()))).await;
     }
 }
 
-impl Inner {
-    fn read(&self) -> Option<BTreeMap<String, String>> {
-        let home = Directory::home(self.home.as_deref()?).ok()??;
-        let bytes = home.inside(FOLDER).ok()??.open(FILE).ok()??.read(MAX_FILE as u64).ok()?;
-        let file: Value = serde_json::from_slice(&bytes).ok()?;
-        let said = file.get("servers")?.as_object()?.iter();
-        Some(
-            said.filter_map(|(print, said)| Some((print.clone(), said.as_str()?.to_owned())))
-                .collect(),
-        )
+impl Entry for Instructions {
+    const FILE: &'static str = "instructions.json";
+    const MAX_FILE: u64 = 2 * 1024 * 1024;
+
+    fn from_json(value: &Value) -> Option<Instructions> {
+        Some(Instructions(value.as_str()?.to_owned()))
     }
 
-    fn save(&self) -> Option<()> {
-        let bytes = json!({ "servers": &*self.lock() }).to_string();
-        let home = Directory::home_or_create(self.home.as_deref()?).ok()?;
-        home.inside_or_create(FOLDER).ok()?.replace(FILE, bytes.as_bytes()).ok()
+    fn to_json(&self) -> Option<Value> {
+        Some(self.0.as_str().into())
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
-        self.known.lock()
+    fn fits(&self, others: &BTreeMap<String, Instructions>) -> bool {
+        let stored: usize = others.values().map(|other| other.0.len()).sum();
+        // In JSON a text may be longer than it is.
+        ((stored + self.0.len()) as u64) <= Self::MAX_FILE / 2
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::upstream::server_cache::FOLDER;
 
     fn server(command: &str) -> ServerConfig {
         let text = json!({"mcpServers": {"a": {"command": command}}}).to_string();
@@ -127,15 +74,15 @@ mod tests {
         instructions_cache.learn(&server("one"), Some("Be brief.")).await;
         instructions_cache.learn(&server("two"), Some("Be long.")).await;
         instructions_cache.learn(&server("two"), None).await;
-        instructions_cache.inner.save().unwrap();
+        instructions_cache.0.save().unwrap();
         let again = InstructionsCache::under(home.path());
         assert_eq!(again.known(&server("one")).await.as_deref(), Some("Be brief."));
         assert_eq!(again.known(&server("two")).await, None, "it has none any more");
         // In another home: a task may still be saving the entries above.
         let other = tempfile::tempdir().unwrap();
-        let file = other.path().join(FOLDER).join(FILE);
+        let file = other.path().join(FOLDER).join(Instructions::FILE);
         std::fs::create_dir(other.path().join(FOLDER)).unwrap();
-        std::fs::copy(home.path().join(FOLDER).join(FILE), &file).unwrap();
+        std::fs::copy(home.path().join(FOLDER).join(Instructions::FILE), &file).unwrap();
         let whole = InstructionsCache::under(other.path());
         assert_eq!(whole.known(&server("one")).await.as_deref(), Some("Be brief."));
         std::fs::write(&file, b"{\"servers\":[7").unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::message::{Call, error_line, notification_line, result_line};
-use super::offers::Manner;
+use super::offers::ListBehaviour;
 use super::server_state::ServerState;
 use super::stateless;
 
@@ -115,8 +115,8 @@ pub(super) fn tools(server: &ServerState) -> Vec<Value> {
         ));
     }
     match server.options.offers.as_ref().map(|offers| offers.manner) {
-        Some(Manner::Wrong) => tools.extend(unfit()),
-        Some(Manner::Some) => tools.push(for_pages()),
+        Some(ListBehaviour::Wrong) => tools.extend(unfit()),
+        Some(ListBehaviour::Some) => tools.push(for_pages()),
         _ => {}
     }
     tools

@@ -13,14 +13,14 @@ use super::stateless;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Offers {
     /// How it lists.
-    pub manner: Manner,
+    pub manner: ListBehaviour,
     /// What its resources and prompts are named after.
     pub name: String,
 }
 
 /// How honest its lists are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(super) enum ListBehaviour {
     /// A few, on two pages.
     Some,
     /// Far too many on one page.
@@ -42,13 +42,13 @@ impl Offers {
     pub(super) fn named(text: &str) -> Option<Offers> {
         let (manner, name) = text.split_once(':')?;
         let manner = match manner {
-            "some" => Manner::Some,
-            "flood" => Manner::Flood,
-            "loop" => Manner::Loop,
-            "wrong" => Manner::Wrong,
-            "nonsense" => Manner::Nonsense,
-            "telling" => Manner::Telling,
-            "showing" => Manner::Showing,
+            "some" => ListBehaviour::Some,
+            "flood" => ListBehaviour::Flood,
+            "loop" => ListBehaviour::Loop,
+            "wrong" => ListBehaviour::Wrong,
+            "nonsense" => ListBehaviour::Nonsense,
+            "telling" => ListBehaviour::Telling,
+            "showing" => ListBehaviour::Showing,
             _ => return None,
         };
         Some(Offers { manner, name: name.to_owned() })
@@ -64,8 +64,11 @@ impl Offers {
 
 /// Refuses a request with an error that holds its password, if it is one that does. True if so.
 pub(super) fn tells(server: &ServerState, request: &Request) -> bool {
-    let is_telling =
-        server.options.offers.as_ref().is_some_and(|offers| offers.manner == Manner::Telling);
+    let is_telling = server
+        .options
+        .offers
+        .as_ref()
+        .is_some_and(|offers| offers.manner == ListBehaviour::Telling);
     if is_telling {
         let secret = &server.surroundings["environment"]["SERVICE_PASSWORD"];
         let message = format!("cannot sign in with {}", secret.as_str().unwrap_or_default());
@@ -78,7 +81,7 @@ pub(super) fn tells(server: &ServerState, request: &Request) -> bool {
 /// What it says of itself or of its tools, with its password if it is one that shows it.
 pub(super) fn shown(server: &ServerState, said: &Value) -> String {
     let said = said.to_string();
-    if server.options.offers.as_ref().is_none_or(|offers| offers.manner != Manner::Showing) {
+    if server.options.offers.as_ref().is_none_or(|offers| offers.manner != ListBehaviour::Showing) {
         return said;
     }
     let secret = &server.surroundings["environment"]["SERVICE_PASSWORD"];
@@ -159,7 +162,7 @@ pub(super) fn takes(
 }
 
 fn page(
-    manner: Manner,
+    manner: ListBehaviour,
     member: &str,
     pages: [Vec<Value>; 2],
     params: &Value,
@@ -167,15 +170,15 @@ fn page(
 ) -> Value {
     let [first, second] = pages;
     match manner {
-        Manner::Showing => json!({member: first}),
-        Manner::Some if params["cursor"] == "two" => json!({member: second}),
-        Manner::Some if second.is_empty() => json!({member: first}),
-        Manner::Some => json!({member: first, "nextCursor": "two"}),
-        Manner::Flood => json!({member: (0..20_000).map(one).collect::<Vec<_>>()}),
-        Manner::Loop => json!({member: [], "nextCursor": "again"}),
-        Manner::Wrong => {
+        ListBehaviour::Showing => json!({member: first}),
+        ListBehaviour::Some if params["cursor"] == "two" => json!({member: second}),
+        ListBehaviour::Some if second.is_empty() => json!({member: first}),
+        ListBehaviour::Some => json!({member: first, "nextCursor": "two"}),
+        ListBehaviour::Flood => json!({member: (0..20_000).map(one).collect::<Vec<_>>()}),
+        ListBehaviour::Loop => json!({member: [], "nextCursor": "again"}),
+        ListBehaviour::Wrong => {
             json!({member: [7, null, [], {"uri": 7, "name": 7}, {"name": ""}, {"uri": "memo://unnamed", "title": 7}, first[0]], "nextCursor": 7})
         }
-        Manner::Nonsense | Manner::Telling => json!({member: {"not": "a list"}}),
+        ListBehaviour::Nonsense | ListBehaviour::Telling => json!({member: {"not": "a list"}}),
     }
 }

@@ -64,7 +64,7 @@ pub(crate) enum ImportStatus {
     /// It could be, but would not start here; why.
     Unready(String),
     /// The person did not choose it.
-    Unwanted,
+    NotChosen,
 }
 
 /// Where the user's directories are on this machine.
@@ -307,7 +307,7 @@ pub(crate) fn status_json(name: &str, status: &ImportStatus) -> Value {
         ImportStatus::Unready(why) => {
             json!({ "server": name, "fate": "will not start", "why": why })
         }
-        ImportStatus::Unwanted => json!({ "server": name, "fate": "not chosen" }),
+        ImportStatus::NotChosen => json!({ "server": name, "fate": "not chosen" }),
     }
 }
 
@@ -320,7 +320,7 @@ fn status_row(told: &ServerReport) -> Vec<String> {
         ImportStatus::Same(to) => ("=", format!("exists already, as {to}")),
         ImportStatus::Itself => (" ", "is metamcp itself, skipped".to_owned()),
         ImportStatus::Skipped(why) | ImportStatus::Unready(why) => ("!", format!("skipped: {why}")),
-        ImportStatus::Unwanted => (" ", "not chosen".to_owned()),
+        ImportStatus::NotChosen => (" ", "not chosen".to_owned()),
     };
     if let Some(why) = &told.warning {
         let gap = if words.is_empty() { "" } else { "; " };

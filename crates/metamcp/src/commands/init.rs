@@ -256,7 +256,7 @@ fn show(plan: &Plan, pass: &PassEnv, out: &mut dyn Write) -> anyhow::Result<()> 
                         "  {sign} {name} will not start, so it stays in the client: {why}"
                     )?;
                 }
-                ImportStatus::Unwanted => writeln!(out, "  {sign} {name} stays in the client")?,
+                ImportStatus::NotChosen => writeln!(out, "  {sign} {name} stays in the client")?,
                 ImportStatus::Added(_) | ImportStatus::Same(_) | ImportStatus::Itself => {}
             }
         }

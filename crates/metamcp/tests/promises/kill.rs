@@ -259,7 +259,7 @@ pub(crate) fn quarantined(workspace: &Workspace) -> Vec<String> {
 }
 
 /// As many processes as the gateway has children, each ending when a pipe closes: what this machine needs at this
-/// moment to wake twenty processes and bury them, measured the way deaths are.
+/// moment to wake twenty processes and reap them, measured the way deaths are.
 struct Control {
     pipes: Vec<PipeWriter>,
     processes: Vec<Child>,

@@ -92,7 +92,7 @@ fn lines(plan: &Plan) -> Vec<Line> {
                 ImportStatus::Added(_) => (true, String::new()),
                 ImportStatus::Same(name) => (true, format!("the same as {name}")),
                 ImportStatus::Unready(why) => (false, format!("will not start: {why}")),
-                ImportStatus::Unwanted => (false, String::new()),
+                ImportStatus::NotChosen => (false, String::new()),
                 ImportStatus::Itself | ImportStatus::Skipped(_) => continue,
             };
             let project = server.project.as_ref().map(|project| format!("project {project}"));

@@ -293,7 +293,7 @@ impl Step {
                         .then(|| import::against(&entry, &asked))
                         .flatten();
                     match against {
-                        _ if move_choice == MoveChoice::No => ImportStatus::Unwanted,
+                        _ if move_choice == MoveChoice::No => ImportStatus::NotChosen,
                         Some(why) => ImportStatus::Unready(why),
                         None => {
                             let status = own.place(&server.name, &found.suffix(server), &entry);
