@@ -19,12 +19,30 @@ use super::zygote::{ForkResult, Zygote};
 /// Process name of a worker.
 const NAME: &str = "metamcp-sandbox";
 
-/// A new process and our end of its socket.
+/// A new process and our end of its socket. Whoever waited for it may give up at any moment, also between its start and
+/// taking it: then nobody else knows of it, so it is reaped when this is dropped.
 #[derive(Debug)]
 pub(super) struct Started {
-    pub(super) process: Process,
-    pub(super) socket: UnixStream,
+    parts: Option<(Process, UnixStream)>,
+    reap: ReapQueue,
 }
+
+impl Started {
+    pub(super) fn into_parts(mut self) -> (Process, UnixStream) {
+        self.parts.take().expect("taken once, by value")
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Some((process, socket)) = self.parts.take() {
+            drop(socket);
+            self.reap.send((process, oneshot::channel().0)).ok();
+        }
+    }
+}
+
+type ReapQueue = mpsc::Sender<(Process, oneshot::Sender<ExitStatus>)>;
 
 /// The process of a worker. Its owner reaps it.
 #[derive(Debug)]
@@ -59,7 +77,7 @@ impl Process {
 #[derive(Debug, Clone)]
 pub(super) struct Spawner {
     start: mpsc::Sender<oneshot::Sender<io::Result<Started>>>,
-    reap: mpsc::Sender<(Process, oneshot::Sender<ExitStatus>)>,
+    reap: ReapQueue,
 }
 
 impl Spawner {
@@ -70,17 +88,15 @@ impl Spawner {
     pub(super) fn new(launch: Launch) -> io::Result<Spawner> {
         let (start, orders) = mpsc::channel::<oneshot::Sender<io::Result<Started>>>();
         let (reap, dead) = mpsc::channel::<(Process, oneshot::Sender<ExitStatus>)>();
-        let unwanted = reap.clone();
+        let reap_unwanted = reap.clone();
         thread::Builder::new().name("sandbox-start".into()).spawn(move || {
             let mut zygote = None;
             for order in orders {
-                // If nobody waits any more, the socket closes and the worker exits; it is reaped from here,
-                // since nobody else knows of it.
                 let started = start_one(&launch, &mut zygote);
-                if let Err(Ok(Started { process, socket })) = order.send(started) {
-                    drop(socket);
-                    unwanted.send((process, oneshot::channel().0)).ok();
-                }
+                let reap = reap_unwanted.clone();
+                let started = started.map(|parts| Started { parts: Some(parts), reap });
+                // If nobody waits any more, it is dropped.
+                drop(order.send(started));
             }
         })?;
         thread::Builder::new().name("sandbox-reap".into()).spawn(move || {
@@ -109,11 +125,14 @@ impl Spawner {
     }
 }
 
-fn start_one(launch: &Launch, zygote: &mut Option<Arc<Zygote>>) -> io::Result<Started> {
+fn start_one(
+    launch: &Launch,
+    zygote: &mut Option<Arc<Zygote>>,
+) -> io::Result<(Process, UnixStream)> {
     if !launch.forks {
         let (socket, theirs) = pair()?;
         let own = command(launch).stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).spawn()?;
-        return Ok(Started { process: Process::Own(own), socket });
+        return Ok((Process::Own(own), socket));
     }
     if let Some(young) = zygote.take_if(|zygote| !zygote.is_old()) {
         match forked(&young) {
@@ -136,7 +155,7 @@ fn start_one(launch: &Launch, zygote: &mut Option<Arc<Zygote>>) -> io::Result<St
 ///
 /// # Errors
 /// The zygote is unusable. A worker it may have forked finds its socket closed and exits.
-fn forked(zygote: &Arc<Zygote>) -> io::Result<io::Result<Started>> {
+fn forked(zygote: &Arc<Zygote>) -> io::Result<io::Result<(Process, UnixStream)>> {
     // Not the zygote's fault, and ending it would kill running workers.
     let (socket, theirs) = match pair() {
         Ok(pair) => pair,
@@ -144,7 +163,7 @@ fn forked(zygote: &Arc<Zygote>) -> io::Result<io::Result<Started>> {
     };
     Ok(match zygote.fork_worker(&theirs)? {
         ForkResult::Worker(pid, process) => {
-            Ok(Started { process: Process::Forked(pid, process, Arc::clone(zygote)), socket })
+            Ok((Process::Forked(pid, process, Arc::clone(zygote)), socket))
         }
         ForkResult::Failed(error) => Err(error),
     })

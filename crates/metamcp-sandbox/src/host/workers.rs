@@ -15,7 +15,7 @@ use tokio::net::unix::{ReadHalf, WriteHalf};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
-use super::spawn::{Process, Spawner, Started};
+use super::spawn::{Process, Spawner};
 use super::{Launch, Profile, WorkerError};
 use crate::layer;
 use crate::protocol::{Frames, FromWorker, MissingLayer};
@@ -193,7 +193,7 @@ impl Shared {
                 self.spawner.get_or_init(|| made).clone()
             }
         };
-        let Started { process, socket } = spawner.start().await.map_err(refused)?;
+        let (process, socket) = spawner.start().await.map_err(refused)?.into_parts();
         let mut worker =
             Worker { process: Some(process), spawner, socket: None, frames: Frames::default() };
         worker.socket = Some(UnixStream::from_std(socket).map_err(refused)?);

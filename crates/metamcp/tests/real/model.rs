@@ -52,7 +52,10 @@ fn with_model() -> (Workspace, PathBuf) {
     command.env("UV_NO_INDEX", "1").env("UV_FIND_LINKS", folder);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("Fetching"), "it says what it does");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("Downloading"),
+        "it says what it does"
+    );
     let told = read(&workspace, &["model", "show", "--json"]);
     assert_eq!(told["usable"], true, "{told:#}");
     let path = PathBuf::from(told["path"].as_str().unwrap());

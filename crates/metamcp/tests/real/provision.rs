@@ -725,7 +725,7 @@ fn registries_are_synced_once_a_day_and_a_dead_one_is_named() {
         let answer = client.ask("tools/call", &params, HUNG).unwrap().value["result"].clone();
         assert_eq!(answer["structuredContent"]["candidates"][0]["package"], "@honest/wheel");
         let said = answer["content"][0]["text"].as_str().unwrap();
-        assert!(said.contains("http://127.0.0.1:9 does not answer"), "{said}");
+        assert!(said.contains("http://127.0.0.1:9 does not respond"), "{said}");
     }
     let crawls = sources.asked().iter().filter(|path| path.starts_with("/v0.1/servers")).count();
     assert_eq!(crawls, 1);
