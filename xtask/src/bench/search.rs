@@ -21,7 +21,8 @@ pub(super) fn rows(
     page.push_str(concat!(
         "\n## A lone call while four searches are under way\n\n",
         "`mcp_call` of 64 B, one after the other, without and with four searches under way all the time, in turns.\n",
-        "Times are microseconds.\n\n",
+        "Times are microseconds.\n",
+        "A ratio below 1 means that cores which are kept busy wake faster than those that sleep between calls.\n\n",
         "| tools | quiet p50 | p99 | searched p50 | p99 | p50 ratio | p99 ratio | searches/s meanwhile | searches/s alone, 1 at a time | 4 at a time |\n",
         "|---|---|---|---|---|---|---|---|---|---|\n",
     ));
