@@ -237,13 +237,10 @@ impl Login {
             Err(error) => error,
         };
         match without {
-            LoginError::Person { reason } => {
-                self.publish(LoginChange::Needed);
-                match self.begin(&challenge).await {
-                    Ok(started) => Err(needed(&reason, Some(started))),
-                    Err(error) => Err(needed(&format!("{reason}; {}", chain(&error)), None)),
-                }
-            }
+            LoginError::Person { reason } => match self.begin(&challenge).await {
+                Ok(started) => Err(needed(&reason, Some(started))),
+                Err(error) => Err(needed(&format!("{reason}; {}", chain(&error)), None)),
+            },
             other => {
                 self.publish(LoginChange::Failed);
                 Err(needed(&chain(&other), None))
@@ -292,6 +289,7 @@ impl Login {
                 return Ok(address.clone());
             }
         }
+        self.publish(LoginChange::Needed);
         let (authorization_flow, address) = self.prepare(challenge).await?;
         self.known().pending_flow = Some((challenge.scope.clone(), address.clone()));
         self.await_callback(authorization_flow, address.clone());

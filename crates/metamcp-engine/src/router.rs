@@ -197,6 +197,8 @@ pub struct Router {
     input_required: input_required::Table,
     server_capabilities: server_capabilities::ServerCapabilities,
     silences: Arc<call_progress::Silences>,
+    /// The responders of calls whose results are being mapped, by address.
+    mapping: Mutex<Vec<usize>>,
     pub change_notifier: Arc<ChangeNotifier>,
     /// Logins that clients were asked to complete, by session and address.
     offered: Mutex<HashSet<(u64, String)>>,
@@ -241,6 +243,7 @@ impl Router {
             input_required: input_required::Table::default(),
             server_capabilities: server_capabilities::ServerCapabilities::default(),
             silences: Arc::default(),
+            mapping: Mutex::default(),
             change_notifier: Arc::new(ChangeNotifier::new(timing.notify, clock)),
             offered: Mutex::default(),
             rearm: Notify::new(),
@@ -429,8 +432,10 @@ impl Router {
     /// Calls of one responder that have no response yet.
     pub fn calls_of(&self, responder: &Arc<dyn Responder>) -> usize {
         let is_its = |pending: &Pending| pending.is_of(responder, None);
+        let address = Arc::as_ptr(responder).cast::<()>().addr();
+        let mapping = self.mapping.lock().iter().filter(|its| **its == address).count();
         let suspended = self.input_required.count_of(is_its);
-        suspended + self.lock().dispatch.find(is_its).len()
+        mapping + suspended + self.lock().dispatch.find(is_its).len()
     }
 
     /// Waits until no process is left.

@@ -16,5 +16,5 @@ where
     F::Output: Send + 'static,
 {
     // Disabled below debug, and then it costs one comparison for each poll.
-    tokio::spawn(future.instrument(tracing::debug_span!("task", name)))
+    tokio::spawn(future.instrument(tracing::debug_span!(parent: None, "task", name)))
 }

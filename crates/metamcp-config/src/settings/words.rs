@@ -131,8 +131,8 @@ words! {
         Off = "off": "Nothing.",
         Error = "error": "Only what failed for good.",
         Warn = "warn": "Also what needs attention.",
-        Info = "info": "Also servers starting and stopping.",
+        Info = "info": "Also servers that are ready, sign-ins and circuit breakers.",
         Debug = "debug": "Also every call, by name, without its arguments.",
-        Trace = "trace": "Also every message, by size and kind.",
+        Trace = "trace": "Also connections becoming busy and idle.",
     }
 }

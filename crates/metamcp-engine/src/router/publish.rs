@@ -8,8 +8,35 @@ use metamcp_calls::pool::ServerId;
 use metamcp_calls::state_change::StateChange;
 use metamcp_types::moment::Moment;
 
-use super::{CallOutcome, Pending, Router, State};
+use super::{CallError, CallErrorKind, CallOutcome, Caller, Pending, ResultMapper, Router, State};
 use crate::observe::{Event, Interest, Payload, Verdict};
+use crate::{compute, task};
+
+/// Results up to this size are mapped where they arrive, in well under 100 us.
+const SHORT_RESULT: usize = 8 * 1024;
+
+/// A call whose result is being mapped; counted until this is dropped.
+struct Mapping {
+    router: Arc<Router>,
+    responder: usize,
+}
+
+impl Mapping {
+    fn begin(router: Arc<Router>, caller: &Caller) -> Mapping {
+        let responder = Arc::as_ptr(&caller.responder).cast::<()>().addr();
+        router.mapping.lock().push(responder);
+        Mapping { router, responder }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let mut mapping = self.router.mapping.lock();
+        if let Some(at) = mapping.iter().position(|responder| *responder == self.responder) {
+            mapping.swap_remove(at);
+        }
+    }
+}
 
 impl Router {
     /// Delivers the one response to a call, after its record.
@@ -29,14 +56,35 @@ impl Router {
         };
         pending.record.cause = cause.cloned();
         self.publish(&mut pending, verdict, result, now);
-        let outcome = match pending.request.result_mapper.take() {
+        match pending.request.result_mapper.take() {
+            Some(result_mapper) => self.map_and_respond(pending, outcome, result_mapper),
+            None => pending.caller.responder.respond(&pending.caller.tag, outcome),
+        }
+    }
+
+    /// Responds with a mapped outcome. Mapping reads the whole result, so a long one is mapped off the thread that relays
+    /// everybody's calls; until then the call still counts as in flight.
+    fn map_and_respond(&self, pending: Pending, outcome: CallOutcome, result_mapper: ResultMapper) {
+        let Pending { caller, request, record, .. } = pending;
+        match (&outcome, self.me.upgrade()) {
             // A caller that cancelled gets no response.
-            Some(result_mapper) if !matches!(outcome, CallOutcome::Cancelled) => {
-                (result_mapper.0)(outcome)
+            (CallOutcome::Cancelled, _) => caller.responder.respond(&caller.tag, outcome),
+            (CallOutcome::Result(result), Some(router)) if result.len() > SHORT_RESULT => {
+                let mapping = Mapping::begin(router, &caller);
+                task::spawn("map result", async move {
+                    let mapped = compute::run(move || (result_mapper.0)(outcome)).await;
+                    let outcome = mapped.unwrap_or_else(|error| {
+                        let kind = CallErrorKind::Unusable(format!("gave a result, but {error}"));
+                        let (server, tool) = (record.server, record.tool);
+                        let method = request.method();
+                        CallOutcome::Failed(CallError { server, tool, method, kind })
+                    });
+                    caller.responder.respond(&caller.tag, outcome);
+                    drop(mapping);
+                });
             }
-            _ => outcome,
-        };
-        pending.caller.responder.respond(&pending.caller.tag, outcome);
+            _ => caller.responder.respond(&caller.tag, (result_mapper.0)(outcome)),
+        }
     }
 
     /// Completes the record of a call that ended, and publishes it.

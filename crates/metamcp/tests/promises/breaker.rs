@@ -24,6 +24,8 @@ fn timeouts_open_it_one_call_tries_and_success_closes_it() {
     assert_eq!(effect(&client, "good-0"), CallOutcome::Success);
     open_by_timeouts(&client, &workspace, "bad");
     assert_backing_off(&client, &workspace);
+    let said = "metamcp warn: the circuit breaker of the server \"one\" opened";
+    assert!(eventually(PATIENCE, || client.stderr().contains(said)), "{}", client.stderr());
 
     // They come all the time, and many at once while the first that is let through is under way, which takes a while:
     // nobody else is.

@@ -50,6 +50,13 @@ fn a_server_that_wants_a_login_says_where_and_works_after_it() {
     let token = auth_server.records.lock().unwrap().good.keys().next().unwrap().clone();
     let echo = gateway.mcp_call_now("far", "echo", &json!({"text": format!("<{token}>")}), HUNG);
     assert_eq!(echo.unwrap().text(), Some("<[secret access_token]>"));
+    // The log says what became of the login, and nothing that is secret about it.
+    let steps = ["needs a person to sign in", "waiting for a person", "signed in at"];
+    assert!(
+        eventually(HUNG, || steps.iter().all(|step| gateway.stderr().contains(step))),
+        "{}",
+        gateway.stderr()
+    );
     let said = gateway.stderr();
     for secret in ["access-", "refresh-", "code-"] {
         assert!(!said.contains(secret), "{secret} in {said}");

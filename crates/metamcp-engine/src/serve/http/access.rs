@@ -389,6 +389,20 @@ mod tests {
     }
 
     #[test]
+    fn principals_have_names_for_records() {
+        let unnamed = Token { name: None, ..Token::named("x", "third") };
+        let [ada, bob] = tokens();
+        let access = Access::new([ada, bob, unnamed], None);
+        let name = |token: &str| access.name_of(who(&access, Some(token)).unwrap());
+        assert_eq!(&*name("Bearer first"), "token:ada");
+        assert_eq!(&*name("Bearer second"), "token:bob");
+        assert_eq!(&*name("Bearer third"), "token:3");
+        access.remember_name(Principal(1 << 63), jwt::Kind::Subject, "eve\x1b[0m");
+        assert_eq!(&*access.name_of(Principal(1 << 63)), "sub:eve");
+        assert_eq!(&*Access::open().name_of(Principal::ANYBODY), "anybody");
+    }
+
+    #[test]
     fn without_tokens_everybody_is_the_same() {
         let access = Access::open();
         assert_eq!(who(&access, Some("Bearer whatever")), Ok(Principal::ANYBODY));
