@@ -342,8 +342,7 @@ fn with_servers(
 ) -> anyhow::Result<Exit> {
     let loaded = load(config_request.flags)?;
     // This explains to a person why a server is missing; scripts find it in the JSON. A variable with a typo in its
-    // name
-    // may have been meant to request more isolation, so that is reported even with `--json`.
+    // name may have been meant to request more isolation, so that is reported even with `--json`.
     if let Ok(loaded) = &loaded {
         let waiting = waiting(loaded).filter(|_| !config_request.json);
         let of_this_run = loaded.remarks.iter().filter(|remark| remark.path.is_none()).cloned();

@@ -6,10 +6,9 @@
 /// About how many tokens `text` takes.
 ///
 /// The text is split by the same rules as cl100k's own pre-tokenizer, and no token crosses such a split; the cost of a
-/// piece
-/// is then taken from averages, measured over thirteen real MCP servers' `tools/list` responses and some sixty READMEs.
-/// On
-/// other READMEs and on source code the error was 3 to 4 % on average; keys and base64 may be off by a quarter.
+/// piece is then taken from averages, measured over thirteen real MCP servers' `tools/list` responses and some sixty
+/// READMEs. On other READMEs and on source code the error was 3 to 4 % on average; keys and base64 may be off by a
+/// quarter.
 pub(crate) fn about(text: &str) -> usize {
     let thousandths: usize = pieces(text).map(cost).sum();
     thousandths.div_ceil(1_000)

@@ -1,8 +1,6 @@
 //! The fast path for the command lines that clients start a gateway with: settings and nothing else, parsed without
-//! clap.
-//! Building a parser for two dozen commands takes longer than everything else before the first response, and a megabyte
-//! of
-//! memory that is never freed. Anything not recognized here, mistakes included, is left to clap.
+//! clap. Building a parser for two dozen commands takes longer than everything else before the first response, and a
+//! megabyte of memory that is never freed. Anything not recognized here, mistakes included, is left to clap.
 
 use std::ffi::OsString;
 

@@ -236,8 +236,7 @@ impl AddArgs {
 }
 
 /// A line of `add` with a URL where a command would be: the URL becomes `--url`, so that flags after it are ours and
-/// not
-/// arguments of a program.
+/// not arguments of a program.
 pub(super) fn addresses_named(arguments: &[OsString]) -> Vec<OsString> {
     let mut words = arguments.to_vec();
     let Some(add) = words.iter().position(|word| word == "add") else { return words };

@@ -118,8 +118,7 @@ async fn made(gateway: &Gateway, name: &str, arguments: &Value) -> Finished {
 }
 
 /// Prints a tool result: its text, or all of it as JSON. The exit code reflects the outcome. Errors from the gateway
-/// itself
-/// are not results, so they go to stderr.
+/// itself are not results, so they go to stderr.
 pub(crate) fn show(result: &Value, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let code = result["structuredContent"]["code"].as_str().unwrap_or_default();
     let is_ours =

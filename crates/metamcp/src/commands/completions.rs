@@ -74,8 +74,7 @@ pub(crate) fn answer(
 }
 
 /// Whether a candidate is free of shell metacharacters. Names of tools, keys and values come from servers, and a
-/// completion
-/// lands unquoted on the line of somebody who presses Enter next.
+/// completion lands unquoted on the line of somebody who presses Enter next.
 fn is_safe(value: &str) -> bool {
     value.chars().all(|c| c.is_ascii_alphanumeric() || "_.:/=@%+,-".contains(c))
 }

@@ -1,5 +1,5 @@
 //! `metamcp doctor`: what is wrong, and how to fix it.
-//! Owns: the order and format of the checks, the exit code.      Never: changes anything without `--fix`, or others' files.
+//! Owns: the order and format of the checks, the exit code.      Never: changes files without `--fix`, or others' ever.
 //! In: the configuration, or why there is none.  Out: findings, each with a fix.
 //! Tests: `tests/config/doctor.rs`.
 

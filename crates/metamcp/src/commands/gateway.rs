@@ -19,8 +19,7 @@ use crate::exit::misuse;
 use crate::progress::Progress;
 
 /// How long a command waits for servers that have never listed their tools: npx and uvx may have to download them
-/// first.
-/// A model gets its response within the budget of `mcp_discover`.
+/// first. A model gets its response within the budget of `mcp_discover`.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Runs `work` on a gateway, then stops every server it started.

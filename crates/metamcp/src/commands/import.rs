@@ -208,8 +208,7 @@ impl Found {
 }
 
 /// Merges servers into the text of a config file. Existing entries stay; the reports are in the order of the servers,
-/// each
-/// with a warning if it would not start here.
+/// each with a warning if it would not start here.
 fn merge(text: &str, found: &Found) -> anyhow::Result<(String, Vec<ServerReport>)> {
     let mut merger = Merger::new(text)?;
     let mut told = Vec::new();

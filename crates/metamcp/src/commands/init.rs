@@ -1,5 +1,5 @@
 //! `metamcp init`: puts the gateway in front of the servers people already have, and undoes that.
-//! Owns: the order of the steps, the prompt, the summary.      Never: changes a file without showing it and backing it up.
+//! Owns: the order of the steps, the prompt, the summary.      Never: changes a file without showing and backing it up.
 //! In: the clients' files.  Out: our own file with their servers, their files with us, a record for `--undo`.
 //! Tests: `tests/config/init.rs`, as a shell sees it.
 

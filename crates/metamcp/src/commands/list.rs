@@ -1,5 +1,5 @@
 //! `metamcp list`, `tools` and `search`: the output of `mcp_discover`, in columns on a terminal.
-//! Owns: which servers to wait for, the exit code.      Never: starts a server to list servers, reports on other gateways.
+//! Owns: which servers to wait for, the exit code.      Never: starts a server to list servers, knows other gateways.
 //! In: a query or names.  Out: text, columns or JSON.
 //! Tests: `tests/config/tools.rs`, `tests/config/screen.rs`; columns in `list/screen.rs`.
 
@@ -247,8 +247,7 @@ async fn wait_for_lists(gateway: &Gateway, request: &DiscoverRequest) {
 }
 
 /// How long to wait for each further server without a tool list once there is anything to search: a server that hangs
-/// must
-/// not hold up the results of the others.
+/// must not hold up the results of the others.
 const NEXT_LIST: Duration = Duration::from_secs(3);
 
 /// Waits for the wanted servers that have never listed their tools.

@@ -88,8 +88,7 @@ fn show_json(structured: &Value, out: &mut dyn Write) -> anyhow::Result<Exit> {
 }
 
 /// A script that failed counts as a tool that failed; one that never ran, because it is invalid or there is no sandbox,
-/// does
-/// not.
+/// does not.
 fn exit(error: &Value) -> Exit {
     let was_run = error["details"]["calls"].is_array();
     match error["code"].as_str() {

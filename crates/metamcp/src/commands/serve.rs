@@ -80,8 +80,7 @@ pub(crate) fn run(
 }
 
 /// The configuration for a gateway without authentication: any program could request the installation of servers and
-/// approve
-/// it in the user's place. What the operator enabled explicitly is not disabled silently.
+/// approve it in the user's place. What the operator enabled explicitly is not disabled silently.
 fn without_provisioning(loaded: &Loaded) -> anyhow::Result<Config> {
     let is_wished = |given: &Given| {
         given.setting.flag == "provision"

@@ -24,8 +24,7 @@ use crate::render::{self, visible};
 pub(crate) const SERVER_KEYS: [&str; 2] = ["mcpServers", "servers"];
 
 /// The file a command changes: the chosen scope, else the file named by `--config`, else the user's own. A project's
-/// file is
-/// shared with others, so it is changed only on request.
+/// file is shared with others, so it is changed only on request.
 pub(crate) fn target(loaded: &Loaded, scope: ScopeArgs) -> anyhow::Result<PathBuf> {
     let user = || {
         let home = &loaded.config.settings.home;
@@ -49,8 +48,7 @@ pub(crate) fn target(loaded: &Loaded, scope: ScopeArgs) -> anyhow::Result<PathBu
 }
 
 /// Keeps a project's file approved if it was approved before one of our commands changed it, or if the command created
-/// it.
-/// A change never approves a file that was not.
+/// it. A change never approves a file that was not.
 fn keep_approved(loaded: &Loaded, path: &Path, changed: &Changed) -> anyhow::Result<()> {
     let Some(after) = &changed.after else { return Ok(()) };
     let is_projects = path.file_name().is_some_and(|name| name == ".mcp.json")
@@ -60,8 +58,7 @@ fn keep_approved(loaded: &Loaded, path: &Path, changed: &Changed) -> anyhow::Res
         std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()).join(".mcp.json");
     let store = TrustStore::new(&loaded.config.settings.home);
     // Nobody can have smuggled anything into a file without a single entry. A file that names only this gateway is
-    // different:
-    // what passes for the gateway today may be another program tomorrow.
+    // different: what passes for the gateway today may be another program tomorrow.
     let was_empty = loaded.project.as_ref().is_some_and(|project| {
         let before = changed.before.as_deref().unwrap_or_default();
         project.preview == ConfigPreview::default()
@@ -113,8 +110,7 @@ fn fits(path: &Path, text: &str) -> anyhow::Result<()> {
 }
 
 /// The same for a change: only problems that `before` did not have are errors, so that a broken entry does not block
-/// changes
-/// to others.
+/// changes to others.
 fn checked_after(path: &Path, before: &str, text: String) -> anyhow::Result<String> {
     if text.len() > before.len() {
         fits(path, &text)?;
@@ -207,8 +203,7 @@ pub(crate) fn add_json(
 }
 
 /// One server as JSON: its entry alone, or within the file that a README shows. Comments and trailing commas are fine,
-/// as
-/// in the config file.
+/// as in the config file.
 fn one_server(text: &str) -> anyhow::Result<Value> {
     const FORM: &str = "a server is an object with `command` or `url`";
     // The config parser accepts comments; what it parses is the value of this one key.

@@ -1,5 +1,5 @@
 //! `metamcp trust` and `metamcp untrust`: whether the `.mcp.json` of a folder may be used.
-//! Owns: what a person sees before deciding.      Never: takes a pipe for a person, approves other bytes than it showed.
+//! Owns: what a person sees before deciding.      Never: takes a pipe for a person, approves bytes it did not show.
 //! In: a folder.  Out: a decision in the `TrustStore`, which running gateways follow.
 //! Tests: `tests/config/trust.rs`.
 

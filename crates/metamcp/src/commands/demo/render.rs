@@ -25,8 +25,7 @@ const GOOD: Style = AnsiColor::Green.on_default();
 /// The tool lists of ten servers people commonly connect: name, tools, cl100k tokens of the whole list, and of name,
 /// description and input schema alone. Counted, not estimated, from the responses of server-filesystem, -memory and
 /// -sequential-thinking 2026.8.31, server-github 2025.4.8, mcp-server-git and -time 2026.10.19, mcp-server-fetch
-/// 2026.10.24,
-/// @playwright/mcp 0.0.83, @upstash/context7-mcp 4.1.1 and chrome-devtools-mcp 1.11.0.
+/// 2026.10.24, @playwright/mcp 0.0.83, @upstash/context7-mcp 4.1.1 and chrome-devtools-mcp 1.11.0.
 const WELL_KNOWN: [(&str, usize, usize, usize); 10] = [
     ("filesystem", 14, 2758, 1638),
     ("git", 12, 1406, 1105),

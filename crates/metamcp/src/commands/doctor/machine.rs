@@ -157,8 +157,7 @@ pub(super) fn environment(config: &Config) -> Vec<Finding> {
 }
 
 /// Variables that a client passes to the gateway it starts, each with the client: one that is unset in this shell may
-/// be
-/// set there.
+/// be set there.
 pub(super) fn supplied() -> BTreeMap<String, &'static str> {
     let mut all = BTreeMap::new();
     let Ok(places) = import::places() else { return all };

@@ -27,8 +27,8 @@ const AREA: &str = "servers";
 const IN_LINE: Duration = Duration::from_hours(1);
 
 /// Starts all usable servers, as many at once as the pool allows. The time of each counts from when it has a slot, so
-/// that
-/// none times out in the queue. Returns the findings, and the servers whose program is missing. With names, only those.
+/// that none times out in the queue. Returns the findings, and the servers whose program is missing. With names, only
+/// those.
 pub(super) fn servers(
     loaded: &Loaded,
     only: &[String],

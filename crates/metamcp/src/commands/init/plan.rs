@@ -353,8 +353,7 @@ impl Step {
     }
 
     /// The client's text with the gateway and without the moved servers, as far as their entries are still what was
-    /// read; and
-    /// the removed entries.
+    /// read; and the removed entries.
     pub(super) fn edited(&self, text: &str) -> anyhow::Result<(String, Vec<Value>)> {
         let Client { key, .. } = *self.client;
         let at = |name| [key, &[name]].concat();

@@ -21,10 +21,8 @@ const OWN: &[&str] = &[
 ];
 
 /// How a client starts this gateway: always by an absolute path, since a client may have another `PATH` than this
-/// shell; by
-/// the one in `PATH` if that resolves to this very program, since it survives an upgrade. The config file is always
-/// named: a
-/// client may start the gateway in a project that has its own `.mcp.json`.
+/// shell; by the one in `PATH` if that resolves to this very program, since it survives an upgrade. The config file is
+/// always named: a client may start the gateway in a project that has its own `.mcp.json`.
 pub(super) fn command(own: &Path) -> anyhow::Result<(String, Vec<String>)> {
     let program = std::env::current_exe()?;
     let program = in_path(&program).unwrap_or(program);

@@ -107,8 +107,7 @@ impl Record {
     }
 
     /// Changes a file by `edit`, which returns the new text and the note to record. The backup and the record are on
-    /// disk before
-    /// the file is touched, so that the change can always be undone.
+    /// disk before the file is touched, so that the change can always be undone.
     pub(super) fn change(
         &mut self,
         home: &Path,

@@ -1,6 +1,5 @@
 //! Servers and tools on a terminal: fitted columns, colours, the first sentence of each description. Text from servers
-//! is
-//! sanitized before it is shown; plain text for programs comes from `metamcp_surface::discover`.
+//! is sanitized before it is shown; plain text for programs comes from `metamcp_surface::discover`.
 
 use std::io::{self, Write};
 
