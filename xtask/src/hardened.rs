@@ -12,10 +12,10 @@ use crate::run;
 use crate::workspace::Workspace;
 
 /// Where the script writes its checksums. Not cargo's build folder, which may be elsewhere: the build script of
-/// `metamcp-hardened` expects it here.
+/// `metamcp-hardened` expects them here.
 const SUMS: &str = "target/hardened/SHA256SUMS";
 
-/// Intermediate files, which a second build must not reuse.
+/// Sources and intermediate files, which a second build must not reuse.
 const WORK: [&str; 2] = ["target/hardened/work", "target/hardened/zig-cache"];
 
 pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {

@@ -30,7 +30,7 @@ pub(crate) fn config() -> Config {
     // A copy-on-write image needs a file, and a worker has none.
     config.memory_init_cow(false);
     config.max_wasm_stack(STACK);
-    // The time limit is enforced by whoever increments the epoch.
+    // The time limit is enforced by the timer that increments the epoch.
     config.epoch_interruption(true);
     // Nobody reads positions inside the engine; without them the module is smaller.
     config.wasm_backtrace(false);

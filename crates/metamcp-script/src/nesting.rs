@@ -53,7 +53,7 @@ pub(crate) fn judge(source: &str, limit: usize) -> Result<usize, NestingError> {
                     Before::Value
                 }
             }
-            // A type in front of a value contains the value, whatever closes.
+            // A type in front of a value: the value nests inside it, so `>` does not close it.
             '<' if before != Before::Value => {
                 level.held += 1;
                 held += 1;

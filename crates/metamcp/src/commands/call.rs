@@ -51,8 +51,8 @@ pub(crate) fn run(loaded: &Loaded, args: &CallArgs, out: &mut dyn Write) -> anyh
     show(&result, args.json, out)
 }
 
-/// Resolves a bare tool name to an id with its server. A name that is unknown and close to none is returned unchanged:
-/// the call then reports why.
+/// Resolves a bare tool name to an id with its server. A name that is ambiguous, or unknown and close to none, is
+/// returned unchanged: the call then reports why.
 async fn whole_id(gateway: &Gateway, tool: &str) -> anyhow::Result<String> {
     let servers = gateway.router.servers();
     if tool.contains(':') || tool.starts_with('@') || servers.named(tool).is_some() {

@@ -21,7 +21,6 @@ use crate::exit::Exit;
 /// The variable that marks a call from a completion script. Its value is the shell.
 pub(crate) const VARIABLE: &str = "_METAMCP_COMPLETE";
 
-/// Prints the script.
 pub(crate) fn run(arguments: &CompletionsArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let script = match arguments.shell {
         Shell::Bash => BASH,

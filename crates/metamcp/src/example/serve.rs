@@ -28,7 +28,6 @@ pub(super) struct Service<S: 'static> {
     pub(super) tools: &'static [Tool<S>],
 }
 
-/// A running example server.
 pub(super) struct Server<S: 'static> {
     pub(super) service: &'static Service<S>,
     pub(super) state: S,

@@ -187,7 +187,7 @@ fn one(given: Given, schema: Option<SchemaPart<'_>>) -> Value {
         // The quotes are part of the text.
         Value::String(_) => false,
     };
-    // A value in the schema's `enum` is text, even if it looks like a number.
+    // A string in the schema's `enum` or `const` is text, even if it looks like a number.
     let is_named = schema.texts().any(|known| known == text);
     if is_taken && !is_named { value } else { Value::String(text) }
 }

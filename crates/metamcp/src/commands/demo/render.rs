@@ -39,7 +39,6 @@ const WELL_KNOWN: [(&str, usize, usize, usize); 10] = [
     ("chrome-devtools", 32, 6416, 6048),
 ];
 
-/// Everything the demonstration found.
 pub(super) struct Report {
     /// The gateway's own tools as listed.
     pub(super) surface: Vec<Value>,

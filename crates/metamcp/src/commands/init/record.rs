@@ -19,7 +19,7 @@ use crate::render::visible;
 
 const RECORD: &str = "init.json";
 const BACKUPS: &str = "backups";
-/// Upper bound on the size of the record; clients' files are smaller, and so are all records of them.
+/// Upper bound on the size of a backup and of the record; clients' files and all records of them are smaller.
 const LARGEST: u64 = 64 << 20;
 
 /// All inits that were not undone, the newest last.

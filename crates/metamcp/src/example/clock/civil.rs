@@ -12,7 +12,6 @@ const DAY: i64 = 86_400;
 const WEEKDAYS: [&str; 7] =
     ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
-/// A calendar date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::example) struct Date {
     pub(in crate::example) year: i64,
