@@ -1,5 +1,5 @@
-//! What the gateway costs, next to a direct call and a relay that only copies bytes, all in one run.
-//! Owns: the rows and the page docs/benchmarks.md.      Never: fails because a number is bad; machines are shared and noisy.
+//! The gateway's overhead compared with a direct call and a relay that only copies bytes, all in one run.
+//! Owns: the rows and docs/benchmarks.md.      Never: fails because a number is bad; machines are shared and noisy.
 //! In: release builds of the binary and the testkit's programs.  Out: a table on stdout and in docs/.
 //! Tests: below; the measuring itself is in `metamcp-testkit/src/bench.rs`.
 
@@ -20,12 +20,12 @@ use serde_json::{Value, json};
 use crate::run;
 use crate::workspace::Workspace;
 
-/// Each way is measured this often, in turns, and the run with the lowest CPU time counts: noise only adds.
+/// Each route is measured this often, in turns, and the run with the lowest CPU time counts: noise only adds.
 const ROUNDS: usize = 3;
 /// The same with `--quick`.
 const QUICK_ROUNDS: usize = 1;
 
-/// One load, put on all three ways.
+/// One load, for all three routes.
 struct Row {
     name: &'static str,
     payload: usize,
@@ -65,7 +65,7 @@ const ROWS: &[Row] = &[
     },
 ];
 
-/// The programs, as built.
+/// Paths of the built programs.
 struct Programs {
     metamcp: PathBuf,
     client: PathBuf,
@@ -73,10 +73,10 @@ struct Programs {
     relay: PathBuf,
 }
 
-/// Adds rows to the page: where, with what, in which folder, how often.
+/// Appends rows to the page: the workspace, the programs, a folder, the rounds, the page.
 type Section = fn(&Workspace, &Programs, &Path, usize, &mut String) -> Result<()>;
 
-/// What is measured after the loads, by the name `--only` takes.
+/// The sections after the loads, by the name `--only` takes.
 const SECTIONS: &[(&str, Section)] = &[
     ("start", |_, programs, folder, rounds, page| small_rows(programs, folder, rounds, page)),
     ("code", |_, programs, folder, rounds, page| code_rows(programs, folder, rounds, page)),
@@ -91,7 +91,6 @@ const SECTIONS: &[(&str, Section)] = &[
     ("remote", remote::rows),
 ];
 
-/// `cargo xtask bench`.
 pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     let mut rounds = ROUNDS;
     let mut only: Vec<&str> = Vec::new();
@@ -153,7 +152,7 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Best of several rounds for each way: direct, relay, metamcp.
+/// Best of several rounds for each route: direct, relay, metamcp.
 fn measure(programs: &Programs, folder: &Path, row: &Row, rounds: usize) -> Result<[Value; 3]> {
     let config = servers(programs, folder, row.children, &[])?;
     let mut best = [Value::Null, Value::Null, Value::Null];
@@ -193,13 +192,13 @@ fn client(programs: &Programs, folder: &Path, row: &Row) -> Command {
     command
 }
 
-/// A configuration of so many echo servers.
+/// A configuration with this many echo servers.
 fn servers(programs: &Programs, folder: &Path, count: usize, args: &[&str]) -> Result<PathBuf> {
     let entry = json!({ "command": programs.echo, "args": args });
     let servers: serde_json::Map<String, Value> =
         (0..count).map(|number| (format!("s{number}"), entry.clone())).collect();
     let path = folder.join(format!("servers-{count}-{}.json", args.len()));
-    // All ways carry whole results; otherwise a long one would be cheap for showing only a part of it.
+    // All routes carry whole results; otherwise a long one would look cheap because only a part of it is sent.
     let config = json!({ "mcpServers": servers, "limits": { "maxResultBytes": 0 } });
     std::fs::write(&path, config.to_string())?;
     Ok(path)
@@ -244,7 +243,7 @@ fn line(row: &Row, [direct, relay, metamcp]: &[Value; 3]) -> String {
     )
 }
 
-/// Start-up, discovery and size: numbers that have no relay to be compared with.
+/// Start-up, discovery and size: numbers without a relay to compare with.
 fn small_rows(programs: &Programs, folder: &Path, rounds: usize, page: &mut String) -> Result<()> {
     let fifty = servers(programs, folder, 50, &[])?;
     let best = |name: &str, runs: &[Value]| {
@@ -291,7 +290,7 @@ fn small_rows(programs: &Programs, folder: &Path, rounds: usize, page: &mut Stri
     Ok(())
 }
 
-/// Code mode, next to the same calls made one by one.
+/// Code mode, compared with the same calls made one by one.
 fn code_rows(programs: &Programs, folder: &Path, rounds: usize, page: &mut String) -> Result<()> {
     const ONE: &str = "return 1";
     const HUNDRED: &str =
@@ -348,7 +347,7 @@ fn code_rows(programs: &Programs, folder: &Path, rounds: usize, page: &mut Strin
     Ok(())
 }
 
-/// Code mode alone, next to what the machine needs to start and to wake a process.
+/// Code mode alone, compared with what the machine needs to start and to wake a process.
 fn sandbox_rows(workspace: &Workspace, page: &mut String) -> Result<()> {
     let example = ["run", "--release", "-q", "-p", "metamcp-sandbox", "--example", "sandbox-bench"];
     let rows = run::quiet(workspace.cargo().args(example))?;
@@ -357,7 +356,7 @@ fn sandbox_rows(workspace: &Workspace, page: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// Tokens of three tasks on real servers, counted by the test that does them both ways.
+/// Tokens of three tasks on real servers, counted by the test that runs them both ways.
 fn token_rows(workspace: &Workspace, page: &mut String) -> Result<()> {
     run::loud(workspace.cargo().args(["xtask", "test", "--only", "real"]))?;
     run::loud(workspace.cargo().args([
@@ -375,7 +374,7 @@ fn token_rows(workspace: &Workspace, page: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// How soon nothing is left of a gateway that was killed, measured by the test that looks whether anything is.
+/// How soon nothing is left of a killed gateway, measured by the test that checks for leftovers.
 fn kill_rows(workspace: &Workspace, page: &mut String) -> Result<()> {
     let test = "kill::killing_the_gateway";
     run::loud(workspace.cargo().args(["test", "-q", "-p", "metamcp", "--test", "promises", test]))?;

@@ -1,4 +1,4 @@
-//! The generated pages under docs/: written by the tests that know the truth, or compared by them.
+//! The generated pages under docs/: written, or compared, by the tests that generate them.
 //! Owns: the switch between writing and comparing.      Never: knows what is on a page.
 //! In: `--check`.  Out: files under docs/, or an error when one is stale.
 //! Tests: the tests named `reference` in the crates below.

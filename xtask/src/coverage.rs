@@ -1,6 +1,6 @@
-//! Which lines the tests reach: `cargo xtask coverage`.
-//! Owns: what is measured and where the report goes.      Never: sets a bar.
-//! In: all tests but those with real servers.  Out: `target/coverage`, as pages and as lcov.
+//! Which lines the tests cover: `cargo xtask coverage`.
+//! Owns: what is measured and where the report goes.      Never: sets a threshold.
+//! In: all tests but those with real servers.  Out: `target/coverage`, as HTML and as lcov.
 //! Tests: none; it is three commands.
 
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::run;
 use crate::tools;
 use crate::workspace::Workspace;
 
-/// Everything but the real servers, which are packages of others and take longest.
+/// Everything but the real servers, which are third-party packages and take longest.
 const TESTS: &str = "not binary(real)";
 
 pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
@@ -26,7 +26,8 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
         command.arg("llvm-cov").args(arguments).current_dir(&workspace.root);
         command
     };
-    // A test that fails only because measuring slows it down must not cost the report; whether tests pass is CI's to say.
+    // A test that fails only because instrumentation slows it down must not cost the report; CI decides whether tests
+    // pass.
     run::loud(
         llvm_cov(&["nextest", "--no-report", "--workspace", "--locked", "--ignore-run-fail"])
             .args(["--filterset", TESTS]),

@@ -1,6 +1,6 @@
-//! The policy on dependencies (deny.toml), checked by cargo-deny.
-//! Owns: how cargo-deny is called, and where its advisories come from.      Never: holds the policy.
-//! In: `--advisories`.  Out: cargo-deny's verdict, and which database of advisories it is based on.
+//! The dependency policy (deny.toml), checked by cargo-deny.
+//! Owns: how cargo-deny is run, and the source of its advisories.      Never: defines the policy.
+//! In: `--advisories`.  Out: cargo-deny's verdict, and the advisory database it is based on.
 //! Tests: below.
 
 use std::fs;
@@ -13,17 +13,17 @@ use crate::run;
 use crate::tools;
 use crate::workspace::Workspace;
 
-/// Where cargo-deny keeps its databases: `db-path` in deny.toml, relative to the root.
+/// Where cargo-deny stores its databases: `db-path` in deny.toml, relative to the root.
 const DATABASES: &str = "target/advisory-dbs";
 
-/// What the advisories were looked up in.
+/// The database that the advisories were checked against.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Advisories {
-    /// The database as it is now.
+    /// The current database.
     Fetched,
-    /// The network did not give one, but an earlier run did; of this day.
+    /// The fetch failed, but an earlier run left a database; of this day.
     AtHand { date: String },
-    /// Neither: nothing is known about advisories.
+    /// No database: advisories are unchecked.
     Unchecked,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Licences, bans and sources always; advisories where there is a database of them.
+/// Licences, bans and sources always; advisories if there is a database.
 pub(crate) fn check(workspace: &Workspace) -> Result<Advisories> {
     let program = tools::DENY.program(workspace)?;
     let deny = |arguments: &[&str]| {
@@ -49,7 +49,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Advisories> {
         command
     };
     run::loud(&mut deny(&["--locked", "check", "bans", "licenses", "sources"]))?;
-    // A connection that stands still is given up, so that a network that swallows packets costs seconds.
+    // A stalled connection is aborted, so that a network that drops packets costs seconds.
     let fetched = run::quiet(
         deny(&["fetch", "db"])
             .env("GIT_HTTP_LOW_SPEED_LIMIT", "1000")
@@ -69,7 +69,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Advisories> {
     Ok(Advisories::AtHand { date: date.trim().to_owned() })
 }
 
-/// The clone that an earlier fetch left; one that broke off has no commit and counts as none.
+/// The clone of an earlier fetch; an interrupted one has no commit and does not count.
 fn database(folder: &Path) -> Option<PathBuf> {
     fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).find(|path| {
         path.join(".git").is_dir()

@@ -1,5 +1,5 @@
-//! How well tools are found and what finding them costs, on public sets and on made-up catalogs of any size.
-//! Owns: what is measured, and the page docs/search.md.      Never: fails because a number is bad, keeps text of a set.
+//! Search quality and cost, on public data sets and on synthetic catalogs of any size.
+//! Owns: what is measured, and docs/search.md.      Never: fails because a number is bad, stores text of a data set.
 //! In: a folder of sets, each with tools.jsonl and queries.jsonl; `metamcp eval`, the trainer.  Out: docs/search.md.
 //! Tests: below and beside each part.
 
@@ -17,22 +17,22 @@ use serde_json::Value;
 use crate::workspace::Workspace;
 use crate::{run, train};
 
-/// Names the folder of sets when the command line does not.
+/// Names the folder of data sets if the command line does not.
 const VARIABLE: &str = "METAMCP_DATA";
 
-/// Sizes of the made-up catalogs: a busy user's, and more than anybody is known to have.
+/// Sizes of the synthetic catalogs: a busy user's, and more than anybody is known to have.
 const SIZES: [usize; 2] = [3_000, 50_000];
 
-/// What is measured on made-up catalogs: the default, and what it is built on.
+/// The strategies measured on synthetic catalogs: the default, and the one it is built on.
 const ON_MADE_UP: [&str; 2] = ["hybrid", "bm25"];
 
-/// The strategy that is measured where its model is, because it has to be brought first.
+/// The strategy that is measured only if its model is installed.
 const TRANSFORMER: &str = "transformer";
 
-/// Starts from a cache that are timed; the middle one is told.
+/// Timed starts from a cache; the median is reported.
 const STARTS: usize = 15;
 
-/// What is measured with `--quick`.
+/// The strategies measured with `--quick`.
 const QUICK: [&str; 2] = ["bm25", "hybrid"];
 
 /// One run of `metamcp eval`: tools, indexing time and a row for each strategy.
@@ -51,7 +51,6 @@ impl EvalRun {
     }
 }
 
-/// What the command line asks for.
 #[derive(Debug, Default, PartialEq)]
 struct EvalOptions {
     folder: Option<PathBuf>,
@@ -59,7 +58,6 @@ struct EvalOptions {
     scale: Option<usize>,
 }
 
-/// `cargo xtask eval`.
 pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     let eval_options = EvalOptions::read(options, std::env::var_os(VARIABLE).map(PathBuf::from))?;
     run::loud(workspace.cargo().args(["build", "--release", "-p", "metamcp"]))?;
@@ -139,7 +137,7 @@ impl EvalOptions {
     }
 }
 
-/// The folders in there that hold a set, by name.
+/// The folders that contain a data set, by name.
 fn sets_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries =
         fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
@@ -157,7 +155,7 @@ fn sets_in(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(sets)
 }
 
-/// A made-up catalog of that size, one run for each strategy, so that each has its own memory.
+/// A synthetic catalog of that size, with one run for each strategy, so that each has its own memory.
 fn at_scale(workspace: &Workspace, metamcp: &Path, count: usize) -> Result<Vec<EvalRun>> {
     let folder = workspace.target.join("eval").join(count.to_string());
     say(&format!("making up {count} tools"));
@@ -171,12 +169,12 @@ fn at_scale(workspace: &Workspace, metamcp: &Path, count: usize) -> Result<Vec<E
     Ok(runs)
 }
 
-/// Milliseconds from nothing to the first answer, for a made-up catalog that lies in the cache on disk.
+/// Milliseconds from process start to the first result, for a synthetic catalog cached on disk.
 struct ColdStart {
     tools: usize,
-    /// With the index kept there too.
+    /// With the index cached too.
     kept: f64,
-    /// With the index made anew, as after an update.
+    /// With the index rebuilt, as after an update.
     made: f64,
 }
 
@@ -202,7 +200,7 @@ fn cold_load(workspace: &Workspace, count: usize) -> Result<ColdStart> {
         for server in fs::read_dir(home.join("cache"))? {
             fs::remove_file(server?.path().join("index.bin"))?;
         }
-        // It ends when the index is kept again.
+        // This ends once the index is cached again.
         made[at] = start()?;
     }
     let [kept, made] = [kept, made].map(|mut times| {
@@ -212,7 +210,7 @@ fn cold_load(workspace: &Workspace, count: usize) -> Result<ColdStart> {
     Ok(ColdStart { tools: count, kept, made })
 }
 
-/// Runs `metamcp eval` for these strategies, or once for all; several runs become one with all their rows.
+/// Runs `metamcp eval` for these strategies, or once for all; several runs are merged into one with all their rows.
 fn measured(metamcp: &Path, set: &Path, strategies: &[&str]) -> Result<Value> {
     let once = |strategy: Option<&str>| -> Result<Value> {
         let mut command = Command::new(metamcp);
@@ -231,7 +229,7 @@ fn measured(metamcp: &Path, set: &Path, strategies: &[&str]) -> Result<Value> {
     Ok(all)
 }
 
-/// The rows of another run as well.
+/// Appends the rows of another run.
 fn add_rows(all: &mut Value, other: &Value) {
     if let (Some(rows), Some(more)) =
         (all["strategies"].as_array_mut(), other["strategies"].as_array())
@@ -240,7 +238,7 @@ fn add_rows(all: &mut Value, other: &Value) {
     }
 }
 
-/// The file of the transformer, if it is here and whole.
+/// The file of the transformer, if it is installed and intact.
 fn model(metamcp: &Path) -> Result<Option<PathBuf>> {
     let shown = run::quiet(Command::new(metamcp).args(["model", "show", "--json"]))?;
     let shown: Value = serde_json::from_str(&shown).context("metamcp model printed no JSON")?;

@@ -1,7 +1,7 @@
-//! The fuzz targets, each for a while: `cargo xtask fuzz [TARGET]... [--seconds N]`.
-//! Owns: which targets there are, and which compiler they get.      Never: keeps a corpus in git.
-//! In: `fuzz/fuzz_targets`.  Out: `fuzz/corpus`, and what broke one in `fuzz/artifacts`.
-//! Tests: below; the bodies run on a small corpus with the tests of the crate they try.
+//! Runs the fuzz targets, each for a while: `cargo xtask fuzz [TARGET]... [--seconds N]`.
+//! Owns: the list of targets, and their compiler.      Never: keeps a corpus in git.
+//! In: `fuzz/fuzz_targets`.  Out: `fuzz/corpus`, and crashing inputs in `fuzz/artifacts`.
+//! Tests: below; the bodies run on a small corpus with the tests of the crate they exercise.
 
 use std::io::{self, Write};
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::run;
 use crate::tools;
 use crate::workspace::Workspace;
 
-/// Seconds a target gets unless told otherwise.
+/// Seconds per target by default.
 const SECONDS: u32 = 60;
 
 pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
@@ -24,7 +24,7 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     for target in chosen {
         let mut command = Command::new(&program);
         command.current_dir(workspace.root.join("fuzz")).arg("run");
-        // The cargo that started us is the pinned one; cargo-fuzz is to ask for it anew.
+        // The cargo that started us is the pinned one; cargo-fuzz must resolve it again.
         command.env_remove("CARGO");
         if nightly.is_ok() {
             command.env("RUSTUP_TOOLCHAIN", "nightly");
@@ -34,7 +34,7 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
         }
         command.args([target, "--", "-dict=json.dict", "-timeout=10"]);
         command.arg(format!("-max_total_time={seconds}"));
-        // The others get their time too.
+        // The other targets still run.
         if let Err(error) = run::loud(&mut command) {
             writeln!(io::stderr(), "{target}: {error:#}")?;
             broken.push(target);

@@ -1,7 +1,7 @@
-//! The engine of the profile `hardened`, made anew: `cargo xtask hardened [--twice]`.
+//! Rebuilds the engine of the profile `hardened`: `cargo xtask hardened [--twice]`.
 //! Owns: the comparison of two runs.      Never: compiles; that is `hardened/build.py`.
 //! In: the sources of the tree and the package registries.  Out: `target/hardened`, with checksums.
-//! Tests: `crates/metamcp-hardened/tests`, which run what it makes; `--twice` compares two builds.
+//! Tests: `crates/metamcp-hardened/tests`, which run the result; `--twice` compares two builds.
 
 use std::fs;
 use std::process::Command;
@@ -11,14 +11,13 @@ use anyhow::{Context, Result, bail};
 use crate::run;
 use crate::workspace::Workspace;
 
-/// Where the script writes what it made. Not cargo's build folder, which may be elsewhere: the build of
-/// `metamcp-hardened` looks for it here.
+/// Where the script writes its checksums. Not cargo's build folder, which may be elsewhere: the build script of
+/// `metamcp-hardened` expects them here.
 const SUMS: &str = "target/hardened/SHA256SUMS";
 
-/// What a build is made from, and what a second one must not find.
+/// Sources and intermediate files, which a second build must not reuse.
 const WORK: [&str; 2] = ["target/hardened/work", "target/hardened/zig-cache"];
 
-/// `cargo xtask hardened`.
 pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     let twice = match options {
         [] => false,

@@ -1,4 +1,4 @@
-//! The project's chores, one command each. `cargo xtask` lists them; CONTRIBUTING.md says when to use which.
+//! The project's tasks, one command each. `cargo xtask` lists them; CONTRIBUTING.md says when to use which.
 
 #![expect(clippy::disallowed_methods, reason = "development tools start programs and measure")]
 
@@ -26,7 +26,7 @@ use anyhow::{Result, bail};
 
 use crate::workspace::Workspace;
 
-/// One chore: what a person types, what it is for, and the function that does it.
+/// One task: its command, its summary and its function.
 struct Task {
     name: &'static str,
     options: &'static str,
@@ -34,7 +34,7 @@ struct Task {
     run: fn(&Workspace, &[String]) -> Result<()>,
 }
 
-/// A new chore is one line here and one room beside this file.
+/// A new task is one line here and one module beside this file.
 const TASKS: &[Task] = &[
     Task {
         name: "test",
@@ -103,7 +103,7 @@ fn main() -> ExitCode {
     match chosen(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // With stderr gone there is nobody left to tell; the exit code still says it.
+            // With stderr closed there is nobody left to tell; the exit code still reports it.
             drop(writeln!(io::stderr(), "xtask: {error:#}"));
             ExitCode::FAILURE
         }

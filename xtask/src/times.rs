@@ -1,5 +1,5 @@
 //! How long the tests of each binary took: a table for the summary.
-//! Owns: reading nextest's report and libtest's closing lines.      Never: fails a run for being slow.
+//! Owns: parsing nextest's report and libtest's summary lines.      Never: fails a run for being slow.
 //! In: JUnit XML, or the output of `cargo test`.  Out: rows, slowest binary first.
 //! Tests: below.
 
@@ -8,21 +8,21 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Where nextest leaves its report: under the workspace, wherever the build folder is.
+/// Where nextest writes its report: under the workspace, wherever the build folder is.
 const REPORT: &str = "target/nextest/default/junit.xml";
 
-/// The tests of one binary together.
+/// The tests of one binary.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row {
     pub(crate) binary: String,
     pub(crate) tests: usize,
-    /// The sum over its tests, which run beside each other.
+    /// The sum over its tests, which run in parallel.
     pub(crate) seconds: f64,
-    /// The slowest test, where the runner tells the time of each.
+    /// The slowest test, if the runner reports the time of each.
     pub(crate) slowest: Option<(String, f64)>,
 }
 
-/// Removes the report of an earlier run, which says nothing about the one to come.
+/// Removes the report of an earlier run, so that it is not taken for the next one's.
 pub(crate) fn forget_report(root: &Path) -> io::Result<()> {
     match fs::remove_file(root.join(REPORT)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -30,7 +30,7 @@ pub(crate) fn forget_report(root: &Path) -> io::Result<()> {
     }
 }
 
-/// The report that the last run left, if nextest ran it.
+/// The report of the last run, if nextest ran it.
 pub(crate) fn report(root: &Path) -> Option<String> {
     fs::read_to_string(root.join(REPORT)).ok()
 }
@@ -59,10 +59,11 @@ pub(crate) fn of_report(xml: &str) -> Vec<Row> {
     sorted(rows)
 }
 
-/// The rows of what `cargo test` said: `Running tests/a.rs (…/a-0123)`, later `finished in 0.12s`.
+/// The rows of the output of `cargo test`: `Running tests/a.rs (…/a-0123)`, later `finished in 0.12s`.
 pub(crate) fn of_libtest(lines: &[String]) -> Vec<Row> {
     let mut rows = Vec::new();
-    // The two kinds of lines come over two pipes: each keeps its own order, so the first result is of the first binary.
+    // The two kinds of lines come over two pipes: each keeps its own order, so the first result belongs to the first
+    // binary.
     let mut running = VecDeque::new();
     for line in lines {
         if let Some(rest) = line.strip_prefix("Running ") {
@@ -102,7 +103,7 @@ pub(crate) fn write(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
     writeln!(out, "{:<wide$} {tests:>6} {seconds:>7.1} s", "all")
 }
 
-/// The number before a word of libtest's closing line.
+/// The number before a word in libtest's summary line.
 pub(crate) fn counted(line: &str, what: &str) -> usize {
     line.split([';', '.'])
         .find_map(|piece| piece.trim().strip_suffix(what)?.trim().parse().ok())
@@ -115,7 +116,7 @@ fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
     rows
 }
 
-/// The value of an attribute, with the five entities of XML read.
+/// The value of an attribute, with the five entities of XML decoded.
 fn attribute(element: &str, name: &str) -> Option<String> {
     let opening = format!("{name}=\"");
     let at = element

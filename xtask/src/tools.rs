@@ -1,5 +1,5 @@
-//! Programs from crates.io that the chores need, each in one pinned version, under the build folder.
-//! Owns: `target/tools` and the versions.      Never: installs anything into the person's own cargo.
+//! Programs from crates.io that the tasks need, each in one pinned version, under the build folder.
+//! Owns: `target/tools` and the versions.      Never: installs anything into the user's own cargo.
 //! In: a `Tool`.  Out: the path of its program.
 //! Tests: below; the step `deny` uses it.
 
@@ -23,7 +23,7 @@ pub(crate) const FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2" };
 pub(crate) const LLVM_COV: Tool = Tool { name: "cargo-llvm-cov", version: "0.9.1" };
 
 impl Tool {
-    /// The program, built first if it is not there in this version.
+    /// The path of the program, built first if this version is not installed.
     pub(crate) fn program(&self, workspace: &Workspace) -> Result<PathBuf> {
         let root = workspace.target.join("tools");
         let program =
@@ -34,7 +34,8 @@ impl Tool {
         let build = root.join("build");
         let mut command = workspace.cargo();
         command
-            // Not optimized: cargo-deny is there in less than two minutes on two cores, and checks in three seconds all the same.
+            // Unoptimized: cargo-deny then builds in less than two minutes on two cores, and still checks in three
+            // seconds.
             .args([
                 "install",
                 self.name,
@@ -57,7 +58,7 @@ impl Tool {
                 self.name, self.version
             )
         })?;
-        // Hundreds of megabytes that nobody needs again.
+        // Hundreds of megabytes that are not needed again.
         fs::remove_dir_all(&build).context("cannot remove target/tools/build")?;
         if !self.is_current(&program) {
             bail!("{} does not say that it is version {}", program.display(), self.version);
@@ -66,7 +67,7 @@ impl Tool {
     }
 
     fn is_current(&self, program: &Path) -> bool {
-        // A program that asks cargo which subcommand it is wants its name first.
+        // A cargo subcommand may expect its own name as the first argument.
         let subcommand = self.name.trim_start_matches("cargo-");
         [vec!["--version"], vec![subcommand, "--version"]].iter().any(|arguments| {
             run::quiet(Command::new(program).args(arguments))
@@ -75,7 +76,7 @@ impl Tool {
     }
 }
 
-/// `cargo-deny 0.20.2` says 0.20.2 and not 0.20.
+/// `cargo-deny 0.20.2` is version 0.20.2 and not 0.20.
 fn says_version(said: &str, version: &str) -> bool {
     said.lines().next().is_some_and(|line| line.split_whitespace().any(|word| word == version))
 }

@@ -1,6 +1,6 @@
-//! The weights of the hybrid ranking, fitted anew: `cargo xtask train FOLDER`; with `--model FILE`, those of the ranking
-//! with the transformer whose file that is; with `--floor`, only the table by which the floor of provisioning was chosen.
-//! Owns: where the weights stand in the tree.      Never: fits; that is `metamcp-trainer`.
+//! Refits the weights of the hybrid ranking: `cargo xtask train FOLDER`; with `--model FILE`, those of the ranking with
+//! the transformer in that file; with `--floor`, only prints the table by which the floor of provisioning was chosen.
+//! Owns: where the weights are in the tree.      Never: fits; that is `metamcp-trainer`.
 //! In: a folder of sets, each with tools.jsonl and queries.jsonl.  Out: `weights.rs` of that ranking, formatted.
 //! Tests: `crates/metamcp-trainer/src/fit.rs`.
 
@@ -18,7 +18,6 @@ const WEIGHTS: &str = "crates/metamcp-search/src/search/hybrid/weights.rs";
 /// The same for the ranking with a transformer.
 const TRANSFORMER: &str = "crates/metamcp-search/src/search/transformer/weights.rs";
 
-/// `cargo xtask train`.
 pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     let (folder, measures_floor, model) = match options {
         [folder] => (folder, false, None),
@@ -45,7 +44,7 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The trainer, built for speed: it looks at thousands of questions.
+/// The trainer, built with optimizations: it evaluates thousands of queries.
 pub(crate) fn build(workspace: &Workspace) -> Result<PathBuf> {
     run::loud(workspace.cargo().args(["build", "--release", "-p", "metamcp-trainer"]))?;
     Ok(workspace.target.join("release").join("metamcp-trainer"))

@@ -1,7 +1,7 @@
-//! Where things are: the root of the tree and the build folder.
-//! Owns: the two paths.      Never: changes what is in them.
+//! The root of the tree and the build folder.
+//! Owns: the two paths.      Never: changes their contents.
 //! In: cargo's environment and metadata.  Out: `Workspace`.
-//! Tests: every chore uses it.
+//! Tests: every task uses it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,18 +9,18 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-/// The tree a chore works on.
+/// The tree a task works on.
 pub(crate) struct Workspace {
     /// The folder with the workspace's Cargo.toml.
     pub(crate) root: PathBuf,
-    /// Cargo's build folder, wherever the person put it.
+    /// Cargo's build folder, wherever it is configured.
     pub(crate) target: PathBuf,
     /// `cargo metadata` of the workspace's own packages.
     pub(crate) metadata: Value,
 }
 
 impl Workspace {
-    /// Asks cargo; fails outside a checkout.
+    /// Asks cargo for the metadata; fails outside a checkout.
     pub(crate) fn find() -> Result<Workspace> {
         let here = std::env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
@@ -49,12 +49,12 @@ impl Workspace {
     }
 }
 
-/// The cargo that started us, so that a toolchain chosen with `cargo +x` stays chosen.
+/// The cargo that started us, so that a toolchain chosen with `cargo +x` stays in effect.
 fn cargo(root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root);
-    // `cargo run` describes xtask's package to us; a build script that sees it takes the build for another one
-    // and runs again, which costs minutes each time a chore and a build by hand take turns.
+    // `cargo run` sets variables about xtask's package; a build script that sees them considers itself stale and runs
+    // again, which costs minutes each time a task and a manual build alternate.
     for (name, _) in std::env::vars_os() {
         let described = name.to_str().is_some_and(|name| {
             name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")

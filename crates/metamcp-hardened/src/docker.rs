@@ -1,14 +1,14 @@
-//! A worker in a container of its own: what the Docker CLI is told, and whether an engine answers it.
-//! Owns: the argument lists, the search for an engine, and one container from start to end ([`relay`]).      Never: pulls an image.
-//! In: the worker's program, an image, limits.  Out: arguments for `docker`, or a [`DockerError`] that says what was tried.
+//! A worker in its own container: the arguments for the Docker CLI, and whether an engine answers.
+//! Owns: argument lists, finding an engine, one container's life cycle ([`relay`]).      Never: pulls an image.
+//! In: the worker's program, an image, limits.  Out: arguments for `docker`, or a [`DockerError`].
 //! Tests: beside, as snapshots.
 //!
-//! The frames that otherwise cross a socket go over standard input and output of `docker run`. The
-//! container has no network, no writable file, no capability and no second process; what the worker gives
-//! up inside of it, it gives up as everywhere.
+//! The frames that otherwise cross a socket go over standard input and output of `docker run`. The container has no
+//! network, no writable file, no capability and no second process; inside it, the worker locks itself down as
+//! everywhere.
 //!
-//! Ending the `docker` process does not end the container, so a second process waits for the end of the
-//! first, however that came, and then removes the container ([`relay::sweeper_main`]).
+//! Killing the `docker` process does not stop the container, so a second process waits for the first to end, for
+//! whatever reason, and then removes the container ([`relay::sweeper_main`]).
 
 #[cfg(target_os = "linux")]
 pub mod relay;
@@ -19,31 +19,31 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The image a worker runs in when none is set. It has what the binary needs, a C library, and little else.
+/// The default image for workers. It has what the binary needs, a C library, and little else.
 pub const IMAGE: &str = "debian:stable-slim";
 
-/// How long an engine may take to say its version. One that is there answers within a fraction of a second;
-/// a socket on which nobody answers would hold up the first script for ever.
+/// How long an engine may take to report its version. A running one answers within a fraction of a second; a socket on
+/// which nobody answers would block the first script forever.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where the program is in the container.
+/// Path of the program in the container.
 const PROGRAM: &str = "/metamcp";
 
 /// `nobody`, in every image.
 const USER: &str = "65534:65534";
 
-/// What is kept of what the engine says when it refuses.
+/// Bytes kept of the engine's error output.
 const WORDS: usize = 512;
 
-/// How often is looked whether the engine has answered.
+/// Polling interval while waiting for the engine.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What a container may use.
+/// Resource limits of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// Bytes of memory, with no swap beyond them.
     pub memory: u64,
-    /// Processor time of one process in seconds, held by the kernel.
+    /// CPU time of one process in seconds, enforced by the kernel.
     pub cpu_seconds: u64,
     /// Processes and threads. `docker` starts one; the worker never starts another.
     pub processes: u32,
@@ -51,8 +51,8 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Bounds {
-        // The worker's address space is bounded at 256 MiB; the rest is for what starts it. The longest
-        // script is granted a minute.
+        // The worker's address space is limited to 256 MiB; the rest is for the programs that start it. The longest
+        // script gets a minute.
         Bounds { memory: 320 * 1024 * 1024, cpu_seconds: 65, processes: 4 }
     }
 }
@@ -60,19 +60,19 @@ impl Default for Bounds {
 /// One container to start.
 #[derive(Debug, Clone, Copy)]
 pub struct Container<'a> {
-    /// Its name, which nothing else may have; see [`is_name`].
+    /// Its unique name; see [`is_name`].
     pub name: &'a str,
     /// The image.
     pub image: &'a str,
-    /// The worker's program outside, an absolute path.
+    /// The worker's program on the host, an absolute path.
     pub program: &'a Path,
     /// The arguments that make it a worker.
     pub args: &'a [&'a str],
-    /// What it may use.
+    /// Its resource limits.
     pub bounds: Bounds,
 }
 
-/// Why there is no container.
+/// Why no container could be started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DockerError {
     /// The program could not be started.
@@ -80,19 +80,19 @@ pub enum DockerError {
         "no container engine: {program} cannot be started ({reason}); install Docker, or choose another profile"
     )]
     NoProgram {
-        /// What was tried.
+        /// The program.
         program: String,
-        /// What the system said.
+        /// The operating system's error.
         reason: String,
     },
-    /// The program runs, and no engine answers it.
+    /// The program runs, but no engine answers.
     #[error(
         "no container engine: `{tried}` says {said:?}; start the engine, or choose another profile"
     )]
     NoEngine {
-        /// What was tried.
+        /// The command.
         tried: String,
-        /// What it said.
+        /// Its error output.
         said: String,
     },
     /// The engine did not answer in time.
@@ -100,27 +100,27 @@ pub enum DockerError {
         "no container engine: `{tried}` did not answer within {patience:?}; look whether the engine is stuck, or choose another profile"
     )]
     Silent {
-        /// What was tried.
+        /// The command.
         tried: String,
-        /// How long.
+        /// The timeout.
         patience: Duration,
     },
-    /// The engine runs containers of another system.
+    /// The engine runs containers of another operating system.
     #[error(
         "the container engine {version} runs {system} containers, the worker needs linux; choose another profile"
     )]
     System {
         /// Its version.
         version: String,
-        /// What it runs.
+        /// The operating system of its containers.
         system: String,
     },
-    /// A name, an image or a path that the engine would read as something else.
+    /// A name, an image or a path that the engine would misinterpret.
     #[error("{what} {value:?} cannot be used for a container")]
     Word {
-        /// What it was to be.
+        /// The kind of value.
         what: &'static str,
-        /// What it is.
+        /// The value.
         value: String,
     },
 }
@@ -128,17 +128,17 @@ pub enum DockerError {
 /// An engine that answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Engine {
-    /// Its version, as it says.
+    /// Its version, as reported.
     pub version: String,
 }
 
-/// Asks for the engine's version. The format leaves out the client's, which is there without an engine.
+/// Queries the engine's version. The format excludes the client's, which is available without an engine.
 const ASK: [&str; 3] = ["version", "--format", "{{.Server.Os}} {{.Server.Version}}"];
 
-/// Looks for an engine behind `program`, which is `docker` or takes the same arguments.
+/// Checks for an engine behind `program`, which is `docker` or takes the same arguments.
 ///
 /// # Errors
-/// If nothing answers, in words that say what was tried.
+/// If no engine answers; the error names the command.
 pub fn find(program: &Path, patience: Duration) -> Result<Engine, DockerError> {
     let tried = format!("{} {}", program.display(), ASK.join(" "));
     let child = command(program)
@@ -172,7 +172,7 @@ pub fn find(program: &Path, patience: Duration) -> Result<Engine, DockerError> {
     }
 }
 
-/// Everything that is started for containers, which needs nothing of what contains servers.
+/// Commands for containers, which need none of the containment of servers.
 #[expect(clippy::disallowed_methods, reason = "this is the cure")]
 fn command(program: &Path) -> Command {
     Command::new(program)
@@ -183,7 +183,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// How a process ended; nothing if it had to be ended because it took longer.
+/// The exit status of a process; `None` if it was killed for taking too long.
 fn ended(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
     let began = now();
     loop {
@@ -191,7 +191,7 @@ fn ended(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
             Ok(Some(status)) => return Some(status),
             Ok(None) if began.elapsed() < patience => thread::sleep(LOOK),
             Ok(None) | Err(_) => {
-                // It may have ended by itself just now; either way nothing of it is left.
+                // It may have exited just now; either way nothing of it is left.
                 child.kill().ok();
                 child.wait().ok();
                 return None;
@@ -200,10 +200,10 @@ fn ended(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
     }
 }
 
-/// The arguments that start a worker and connect its standard input and output to ours.
+/// The arguments that start a worker attached to our standard input and output.
 ///
 /// # Errors
-/// If a word of `container` would be read as something else than it is.
+/// If a field of `container` would be misinterpreted.
 pub fn run_arguments(container: &Container<'_>) -> Result<Vec<String>, DockerError> {
     let Container { name, image, program, args, bounds } = *container;
     let refused = |what, value: &str| DockerError::Word { what, value: value.to_owned() };
@@ -221,7 +221,7 @@ pub fn run_arguments(container: &Container<'_>) -> Result<Vec<String>, DockerErr
         "run",
         "--rm",
         "--interactive",
-        // An image is something a person chooses to have; a script does not make us download one.
+        // Which images are on the machine is a person's choice; a script must not cause a download.
         "--pull=never",
         "--network=none",
         "--ipc=none",
@@ -244,11 +244,11 @@ pub fn run_arguments(container: &Container<'_>) -> Result<Vec<String>, DockerErr
     list.push(format!("--name={name}"));
     list.push(format!("--pids-limit={}", bounds.processes));
     list.push(format!("--memory={memory}"));
-    // As much as memory alone: no swap.
+    // The same as memory alone: no swap.
     list.push(format!("--memory-swap={memory}"));
     list.push(format!("--ulimit=cpu={0}:{0}", bounds.cpu_seconds));
     list.push(format!("--mount=type=bind,{},target={PROGRAM},readonly", field("source", source)));
-    // The engine sets variables of its own; `env -i` starts the worker without any, as it demands.
+    // The engine sets variables of its own; `env -i` starts the worker without any, as it requires.
     list.push("--entrypoint=/usr/bin/env".to_owned());
     list.push(image.to_owned());
     list.push("-i".to_owned());
@@ -257,33 +257,33 @@ pub fn run_arguments(container: &Container<'_>) -> Result<Vec<String>, DockerErr
     Ok(list)
 }
 
-/// The arguments that end a container, if it is still there.
+/// The arguments that remove a container, if it still exists.
 pub fn kill_arguments(name: &str) -> [String; 4] {
     ["rm".into(), "--force".into(), "--volumes".into(), name.into()]
 }
 
-/// The arguments that tell whether an image is here; the command fails if it is not.
+/// The arguments that check whether an image is present; the command fails if it is not.
 pub fn image_arguments(image: &str) -> [String; 5] {
     ["image".into(), "inspect".into(), "--format".into(), "{{.Id}}".into(), image.into()]
 }
 
-/// Whether the engine takes this as a name: letters, digits, `_`, `.`, `-`, beginning with one of the first two.
-/// It is also the host name, which is 63 bytes at most.
+/// Whether the engine accepts this as a name: letters, digits, `_`, `.`, `-`, starting with a letter or digit. It is
+/// also the host name, which is 63 bytes at most.
 pub fn is_name(name: &str) -> bool {
     name.len() <= 63
         && name.starts_with(|first: char| first.is_ascii_alphanumeric())
         && name.chars().all(|one| one.is_ascii_alphanumeric() || "_.-".contains(one))
 }
 
-/// Whether this can be a reference to an image. What it names is for the engine to say; it must only not
-/// be taken for an option.
+/// Whether this can be a reference to an image. Resolving it is up to the engine; it must only not be parsed as an
+/// option.
 fn is_image(image: &str) -> bool {
     image.len() <= 512
         && image.starts_with(|first: char| first.is_ascii_alphanumeric())
         && image.chars().all(|one| one.is_ascii_alphanumeric() || "_.-/:@".contains(one))
 }
 
-/// A field of `--mount`, which is read as a line of comma-separated values.
+/// A field of `--mount`, which is parsed as a line of comma-separated values.
 fn field(key: &str, value: &str) -> String {
     if value.contains([',', '"', '\n', '\r']) {
         format!("\"{key}={}\"", value.replace('"', "\"\""))
@@ -292,11 +292,11 @@ fn field(key: &str, value: &str) -> String {
     }
 }
 
-/// What a process said, bounded, on one line.
+/// A process's output, bounded, on one line.
 fn words(from: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
     if let Some(from) = from {
-        // What was read before an error is all that can be shown of it.
+        // On an error, whatever was read before it is all there is to show.
         from.take(WORDS as u64).read_to_end(&mut bytes).ok();
     }
     let text = String::from_utf8_lossy(&bytes);

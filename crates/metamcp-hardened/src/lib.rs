@@ -1,6 +1,6 @@
-//! Walls around a script beyond those of the locked-down worker.
-//! Owns: the engine as WASM ([`realm`]), and workers in containers ([`docker`]).      Never: decides which of them a profile uses.
-//! In: a script and somebody who answers it; a program to run in a container.  Out: how the script goes on; an argument list.
+//! Isolation for scripts beyond that of the locked-down worker.
+//! Owns: the engine as WASM ([`realm`]), workers in containers ([`docker`]).      Never: decides which a profile uses.
+//! In: a script and its host functions; a program to run in a container.  Out: the script's progress; an argument list.
 //! Tests: `tests/`, beside the code.
 //!
 //! `docs/design/0008-engine-as-wasm.md` has the reasons and the measurements.

@@ -1,11 +1,11 @@
 //! The engine as WASM: one realm, one script.
-//! Owns: the module, its memory, its limits.      Never: waits, reads a socket, knows what a question means.
-//! In: a script, answers to its questions, timers that are due.  Out: questions and words through [`Natives`], and how it ended.
+//! Owns: the module, its memory, its limits.      Never: blocks, reads a socket, knows what a request means.
+//! In: a script, responses to its requests, expired timers.  Out: requests and logs through [`Natives`], and its end.
 //! Tests: `tests/honest.rs`, `tests/attacks.rs`.
 //!
-//! It has the shape of the native worker's realm: `build` before the lockdown, because compiled code has to
-//! become executable while that is still allowed; `begin`, then `run`, `ended`, and `settle` or `due` in turns.
-//! What a script can break is the memory of the module. Every address that comes out of it is checked here.
+//! It has the shape of the native worker's realm: `build` before the lockdown, because compiled code has to become
+//! executable while that is still allowed; `begin`, then `run`, `ended`, and `settle` or `due` in turns. A script can
+//! corrupt only the module's memory. Every address that comes out of it is checked here.
 
 mod host;
 mod load;
@@ -18,15 +18,15 @@ use wasmtime::{Instance, Store, Trap, TypedFunc, WasmParams, WasmResults};
 use self::host::{ReportedEnd, StoreData};
 use crate::tuning;
 
-/// What the script asks of the worker around it. The functions are called while the script runs.
+/// The host functions of a script. They are called while the script runs.
 pub trait Natives {
-    /// A question; the number its answer will come under, or nothing if there is no such operation.
+    /// A request; returns the number its response will carry, or `None` if there is no such operation.
     fn request(&mut self, op: u8, payload: String) -> Option<u32>;
-    /// A line of the console.
+    /// A line of console output.
     fn log(&mut self, level: u8, text: String);
-    /// How far the script says it is.
+    /// The script's progress report.
     fn progress(&mut self, value: f64, total: Option<f64>, message: Option<String>);
-    /// Sets a timer that is due in so many milliseconds; its number.
+    /// Sets a timer that expires in so many milliseconds; returns its number.
     fn timer(&mut self, milliseconds: f64) -> u32;
     /// Stops a timer.
     fn clear(&mut self, number: u32);
@@ -36,19 +36,19 @@ pub trait Natives {
     fn sha256(&mut self, bytes: &[u8]) -> [u8; 32];
     /// Microseconds since 1970.
     fn now(&mut self) -> f64;
-    /// Whether the script has used up its processor time. Asked every few milliseconds while it runs.
+    /// Whether the script has used up its CPU time. Called every few milliseconds while it runs.
     fn is_out_of_time(&mut self) -> bool;
 }
 
-/// What a script begins with.
+/// The input of a script.
 #[derive(Debug, Clone, Copy)]
 pub struct ScriptInput<'a> {
     /// A JavaScript expression: the async function that is the script.
     pub source: &'a str,
-    /// The file name of the script in its stacks.
+    /// The file name of the script in stack traces.
     pub file: &'a str,
-    /// One JSON object: `servers` (a list of `name` and `identifiers`), `sleep`, `result`, and `limits`
-    /// with what the prelude is to be bounded by.
+    /// One JSON object: `servers` (a list of `name` and `identifiers`), `sleep`, `result`, and `limits` for the
+    /// prelude.
     pub setup: &'a str,
     /// Bytes of heap.
     pub heap: usize,
@@ -56,14 +56,14 @@ pub struct ScriptInput<'a> {
     pub stack: usize,
 }
 
-/// What was thrown, in the prelude's words.
+/// A thrown value, as the prelude describes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Thrown {
     /// `TypeError`, `ToolError`, ...
     pub name: String,
     /// The message, bounded.
     pub message: String,
-    /// The engine's stack, frames of the prelude included.
+    /// The engine's stack trace, frames of the prelude included.
     pub stack: String,
     /// The `ToolError` as a JSON object, if it was one.
     pub tool_error: Option<String>,
@@ -76,23 +76,23 @@ pub enum ScriptEnd {
     Value(String),
     /// With an error.
     Threw(Thrown),
-    /// The heap was used up.
+    /// The heap limit was hit.
     Memory(Thrown),
-    /// The processor time was used up.
+    /// The CPU time limit was hit.
     Cpu,
     /// The value is longer than allowed.
     ResultTooLong {
         /// Its length.
         bytes: u64,
     },
-    /// The engine itself failed. The script reached something it should not have, and got no further.
+    /// The engine itself failed. The script triggered something it should not have, and was stopped.
     Broken {
-        /// What the runtime says.
+        /// The runtime's error.
         reason: String,
     },
 }
 
-/// Why there is no engine.
+/// Why the engine is unavailable.
 #[derive(Debug, thiserror::Error)]
 #[error("the engine as WASM cannot be had: {reason}")]
 pub struct Unavailable {
@@ -119,33 +119,32 @@ struct Exports {
     due: TypedFunc<u32, i32>,
 }
 
-/// Address space that a realm reserves and never uses; a limit on address space has to leave room for it.
-/// What a realm can use is bounded by [`MEMORY`], and from outside by a limit on data (`RLIMIT_DATA`).
+/// Address space that a realm reserves and never uses; a limit on address space has to allow for it. What a realm can
+/// use is limited by [`MEMORY`], and from outside by a limit on data (`RLIMIT_DATA`).
 pub const RESERVED: u64 = tuning::RESERVED + 2 * tuning::GUARD;
 
-/// The most memory a module can have: the largest heap that is granted (128 MiB), a fifth more for what the
-/// allocator loses, an answer of the greatest length on its way in, and the engine itself.
+/// The most memory a module can have: the largest heap granted (128 MiB), a fifth more for allocator overhead, an
+/// incoming response of the greatest length, and the engine itself.
 pub const MEMORY: usize = 184 * 1024 * 1024;
 
-/// How often the clock of the processor is looked at while a script runs.
+/// How often the CPU clock is checked while a script runs.
 pub const TICK: Duration = Duration::from_millis(5);
 
-/// Memory of the module beyond the heap: the engine's data and stack, an answer on its way in, what the
-/// allocator loses.
+/// Memory of the module beyond the heap: the engine's data and stack, an incoming response, allocator overhead.
 const BEYOND_HEAP: usize = 30 * 1024 * 1024;
 
 impl<N: Natives + 'static> Realm<N> {
-    /// Loads the module, up to the point where a script can begin.
+    /// Loads the module, ready for a script.
     ///
     /// # Errors
-    /// If this machine cannot run the module that was built in.
+    /// If this machine cannot run the built-in module.
     pub fn build(natives: N) -> Result<Realm<N>, Unavailable> {
         let (mut store, instance) = load::instance(natives)
             .map_err(|error| Unavailable { reason: format!("{error:#}") })?;
         let exports = Exports::of(&mut store, &instance)
             .map_err(|error| Unavailable { reason: format!("{error:#}") })?;
         let mut realm = Realm { store, exports, heap: usize::MAX };
-        // The first call makes what the runtime keeps for a thread, which is best done while all is allowed.
+        // The first call allocates the runtime's per-thread state, which is best done before the lockdown.
         match realm.ran_out() {
             false => Ok(realm),
             true => {
@@ -154,7 +153,7 @@ impl<N: Natives + 'static> Realm<N> {
         }
     }
 
-    /// The worker's side, as it was given to [`Realm::build`].
+    /// The host functions, as given to [`Realm::build`].
     pub fn natives(&mut self) -> &mut N {
         &mut self.store.data_mut().natives
     }
@@ -162,7 +161,7 @@ impl<N: Natives + 'static> Realm<N> {
     /// Starts the script.
     ///
     /// # Errors
-    /// An end before the beginning: a mistake of syntax, for one.
+    /// The end, if the script did not start: a syntax error, for one.
     pub fn begin(&mut self, job: ScriptInput<'_>) -> Result<(), ScriptEnd> {
         self.heap = job.heap;
         self.store
@@ -170,7 +169,7 @@ impl<N: Natives + 'static> Realm<N> {
             .allow(job.heap.saturating_add(job.heap / 5).saturating_add(BEYOND_HEAP));
         let (setup, setup_length) = self.put(job.setup)?;
         let (source, source_length) = self.put(job.source)?;
-        // The engine reads the file name up to a zero.
+        // The engine expects the file name to be NUL-terminated.
         let (file, _) = self.put(&format!("{}\0", job.file))?;
         let begin = self.exports.begin.clone();
         let given = (
@@ -180,17 +179,17 @@ impl<N: Natives + 'static> Realm<N> {
             source_length,
             file,
             saturated(job.heap),
-            // With pointers and values of half the size, the same depth takes half as much.
+            // Pointers and values are half the size here, so the same depth takes half as much.
             saturated(job.stack / 2),
         );
         let state = self.enter(&begin, given)?;
         self.state(state).map_or(Ok(()), Err)
     }
 
-    /// Runs what can run, until nothing is left to do or the script ended.
+    /// Runs pending jobs until there are none left or the script ended.
     ///
     /// # Errors
-    /// The end, if a limit struck.
+    /// The end, if a limit was hit.
     pub fn run(&mut self) -> Result<(), ScriptEnd> {
         let run = self.exports.run.clone();
         self.enter(&run, ())
@@ -205,10 +204,10 @@ impl<N: Natives + 'static> Realm<N> {
         }
     }
 
-    /// Hands an answer to the script: a value, or an object that says why there is none; JSON both.
+    /// Delivers a response to the script: a value, or an object that describes the error; JSON both.
     ///
     /// # Errors
-    /// The end, if a limit struck.
+    /// The end, if a limit was hit.
     pub fn settle(&mut self, number: u32, answer: Result<&str, &str>) -> Result<(), ScriptEnd> {
         let (Ok(text) | Err(text)) = answer;
         let (text, length) = self.put(text)?;
@@ -217,23 +216,23 @@ impl<N: Natives + 'static> Realm<N> {
         self.state(state).map_or(Ok(()), Err)
     }
 
-    /// Tells the script that a timer is due.
+    /// Fires a timer.
     ///
     /// # Errors
-    /// The end, if a limit struck.
+    /// The end, if a limit was hit.
     pub fn due(&mut self, number: u32) -> Result<(), ScriptEnd> {
         let due = self.exports.due.clone();
         let state = self.enter(&due, number)?;
         self.state(state).map_or(Ok(()), Err)
     }
 
-    /// Whether memory ran out where the script could not be told: then it may wait for ever.
+    /// Whether memory ran out where no exception could be thrown: the script may then wait forever.
     pub fn ran_out(&mut self) -> bool {
         let ran_out = self.exports.ran_out.clone();
         self.enter(&ran_out, ()).is_ok_and(|state| state != 0)
     }
 
-    /// Copies a text into the module's memory. Whoever it is handed to there frees it.
+    /// Copies a text into the module's memory. The export it is passed to frees it.
     fn put(&mut self, text: &str) -> Result<(u32, u32), ScriptEnd> {
         let length = u32::try_from(text.len())
             .map_err(|_| ScriptEnd::Broken { reason: "a text of 4 GiB".into() })?;
@@ -250,7 +249,7 @@ impl<N: Natives + 'static> Realm<N> {
         Ok((address, length))
     }
 
-    /// Calls into the module. Whatever stops it there is an end of the script.
+    /// Calls into the module. Anything that stops it there ends the script.
     fn enter<P: WasmParams, R: WasmResults>(
         &mut self,
         function: &TypedFunc<P, R>,
@@ -269,7 +268,7 @@ impl<N: Natives + 'static> Realm<N> {
                 ..Thrown::default()
             }),
             Some(trap) if self.is_near_full() => {
-                // The engine asserts here and there that it got memory.
+                // The engine asserts in some places that an allocation succeeded.
                 let message = format!("out of memory ({trap})");
                 ScriptEnd::Memory(Thrown { message, ..out_of_memory() })
             }
@@ -278,12 +277,12 @@ impl<N: Natives + 'static> Realm<N> {
         }
     }
 
-    /// Whether the module has grown as far as the heap would fill it.
+    /// Whether the module's memory has grown to the size of the heap limit.
     fn is_near_full(&self) -> bool {
         self.store.data().memory().data_size(&self.store) >= self.heap
     }
 
-    /// What an export answered, with what it said; nothing if the script goes on.
+    /// The end that an export returned and reported; `None` if the script continues.
     fn state(&mut self, state: i32) -> Option<ScriptEnd> {
         let ReportedEnd { value, name, message, stack, tool } =
             self.store.data_mut().take_reported_end();
@@ -321,7 +320,7 @@ fn saturated(size: usize) -> u32 {
     u32::try_from(size).unwrap_or(u32::MAX)
 }
 
-/// What is known of an end that came before the engine could say anything.
+/// The error for an end that came before the engine could report one.
 fn out_of_memory() -> Thrown {
     Thrown { name: "InternalError".into(), message: "out of memory".into(), ..Thrown::default() }
 }

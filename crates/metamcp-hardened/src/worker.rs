@@ -1,6 +1,6 @@
-//! The sandbox's worker with the engine as WASM in it: the same lockdown and protocol, one wall more.
+//! The sandbox's worker with the engine as WASM: the same lockdown and protocol, with one more layer of isolation.
 //! Owns: the translation between the two.      Never: reaches anything a script could not.
-//! In: what the worker's loop asks of an engine.  Out: what the module does.
+//! In: the calls that the worker's loop makes to an engine.  Out: calls into the module.
 //! Tests: `metamcp/tests/hardened.rs`, in builds that have the feature.
 
 use metamcp_sandbox::layer;
@@ -23,12 +23,12 @@ pub fn worker_main() -> i32 {
     })
 }
 
-/// The module as the loop's engine.
+/// The module as the engine of the worker's loop.
 struct WasmEngine {
     realm: Realm<HostNatives>,
     /// Lines of the script.
     lines: u32,
-    /// Bytes of the value as JSON. The prelude counts characters, which may be more bytes than that.
+    /// Limit on the value as JSON, in bytes. The prelude counts characters, which may be more bytes.
     result: usize,
 }
 
@@ -103,7 +103,7 @@ fn end(ended: ScriptEnd, lines: u32) -> End {
     }
 }
 
-/// What the module may reach.
+/// The host functions available to the module.
 struct HostNatives(HostHandle);
 
 impl Natives for HostNatives {
@@ -128,7 +128,7 @@ impl Natives for HostNatives {
     }
 
     fn random(&mut self, out: &mut [u8]) {
-        // A kernel without random numbers gives zeros to a script, which has nothing to keep secret from itself.
+        // Without a random source a script gets zeros; it has nothing to keep secret from itself.
         let _zeros = getrandom::fill(out);
     }
 

@@ -1,13 +1,13 @@
-//! Changes to a source that move no line: blanks, single characters in them, and inserted text.
-//! Owns: how changes are gathered and made.      Never: knows why.
-//! In: byte ranges.  Out: the changed text and what was shifted.
+//! Edits to a source that preserve its lines: blanks, single characters in them, and inserted text.
+//! Owns: collecting and applying edits.      Never: knows why.
+//! In: byte ranges.  Out: the edited text and its shifts.
 //! Tests: the corpus in `tests/`.
 
 use std::collections::HashMap;
 
 use crate::position::{Position, Shifts};
 
-/// One change of the bytes from `start` to `end`.
+/// One edit of the bytes from `start` to `end`.
 #[derive(Debug)]
 struct Edit {
     start: usize,
@@ -17,17 +17,17 @@ struct Edit {
 
 #[derive(Debug)]
 enum Change {
-    /// Spaces, but for line breaks, and for a character at either end.
+    /// Spaces, except for line breaks, and for a character at either end.
     Blank { first: Option<char>, last: Option<char> },
-    /// Another text, without line breaks; those of the range follow it.
+    /// Replacement text without line breaks; those of the range follow it.
     Text(String),
 }
 
-/// All changes of one source, gathered in any order.
+/// All edits of one source, collected in any order.
 #[derive(Debug, Default)]
 pub(crate) struct Edits {
     edits: Vec<Edit>,
-    /// The last blank that ends at a place.
+    /// The last blank that ends at an offset.
     blank_ends: HashMap<usize, usize>,
 }
 
@@ -36,7 +36,7 @@ impl Edits {
         self.blank_with(start, end, None, None);
     }
 
-    /// A statement or class member that goes away leaves a semicolon, so that its neighbours cannot join.
+    /// A removed statement or class member leaves a semicolon, so that its neighbours cannot join.
     pub(crate) fn remove(&mut self, start: usize, end: usize) {
         self.blank_with(start, end, Some(';'), None);
     }
@@ -62,7 +62,7 @@ impl Edits {
         self.replace(at, at, text);
     }
 
-    /// Another text for a place that was replaced already.
+    /// Replaces the text of an earlier replacement.
     pub(crate) fn replace_again(&mut self, start: usize, text: impl Into<String>) {
         let replaced =
             self.edits.iter_mut().find(|edit| edit.start == start && edit.start < edit.end);
@@ -71,15 +71,15 @@ impl Edits {
         }
     }
 
-    /// A blank that ends where its statement ends without a semicolon begins with one: the line after it
-    /// was held off by the type that is gone.
+    /// If a statement ends in a blank without a semicolon, the blank begins with one: only the removed type kept the
+    /// next line from joining it.
     pub(crate) fn end_statement(&mut self, end: usize) {
         if let Some(first) = self.first_of_blank(end) {
             first.get_or_insert(';');
         }
     }
 
-    /// Takes that semicolon back, because something else ends the statement.
+    /// Removes that semicolon, because something else ends the statement.
     pub(crate) fn continue_statement(&mut self, end: usize) {
         if let Some(first) = self.first_of_blank(end) {
             first.take_if(|first| *first == ';');
@@ -93,9 +93,9 @@ impl Edits {
         }
     }
 
-    /// The source with all changes made. What lies inside another change is covered by it.
+    /// The source with all edits applied. An edit inside another one is covered by it.
     pub(crate) fn apply(mut self, source: &str) -> (String, Shifts) {
-        // Insertions stand in front of what starts at the same place, in the order they were made.
+        // Insertions come before other edits at the same offset, in the order they were made.
         self.edits.sort_by_key(|edit| (edit.start, edit.start != edit.end));
         let mut written = EditedSource {
             code: String::with_capacity(source.len() + 64),
@@ -149,7 +149,7 @@ impl EditedSource {
         let place = Position::of(&self.code, self.code.len());
         self.code.push_str(new);
         self.code.extend(std::iter::repeat_n(' ', room.saturating_sub(width)));
-        // With a line break in it, what follows stands on another line and is not moved.
+        // After a line break in the range, what follows is on another line and is not shifted.
         if line_end == old.len() {
             self.shifts.push(place, width, room);
         }
@@ -157,7 +157,7 @@ impl EditedSource {
     }
 }
 
-/// What ends a line for JavaScript.
+/// Whether a character ends a line in JavaScript.
 pub(crate) fn is_break(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{2028}' | '\u{2029}')
 }

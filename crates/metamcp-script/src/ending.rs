@@ -1,5 +1,5 @@
-//! What a script's value is: its own `return`, its last expression, or a function nobody called.
-//! Owns: which of them it is, and the words that make it so.      Never: changes what comes before the end.
+//! What a script's value is: its own `return`, its last expression, or the result of a function nobody called.
+//! Owns: which of them it is, and the code that returns it.      Never: changes anything before the end.
 //! In: the walk and the program.  Out: `Ending`, and edits.
 //! Tests: the corpus in `tests/`.
 
@@ -10,10 +10,10 @@ use crate::Ending;
 use crate::parse;
 use crate::walk::{Walk, end, is_type, start};
 
-/// The function that is called when the script defines it and nothing calls it.
+/// The function to call if the script defines it and nothing calls it.
 const MAIN: &str = "main";
 
-/// Makes the end of the script return its value. After the walk, so that it is known what is left of it.
+/// Makes the script return its value. Runs after the walk, when it is known what is left of the script.
 pub(crate) fn finish(walk: &mut Walk<'_>, program: &Program<'_>) -> Ending {
     if walk.returns {
         return Ending::Return;
@@ -21,7 +21,7 @@ pub(crate) fn finish(walk: &mut Walk<'_>, program: &Program<'_>) -> Ending {
     let values: Vec<&Statement<'_>> =
         program.body.iter().filter(|statement| !leaves_nothing(statement)).collect();
     let Some(last) = values.last() else {
-        // A text alone reads as a directive, such as "use strict".
+        // A string alone parses as a directive, such as "use strict".
         let Some(directive) = program.directives.last() else { return Ending::Nothing };
         let earlier = program.directives.len().checked_sub(2).map(|at| &program.directives[at]);
         let before = earlier.map(|directive| end(directive.span));
@@ -52,11 +52,11 @@ pub(crate) fn finish(walk: &mut Walk<'_>, program: &Program<'_>) -> Ending {
     }
 }
 
-/// `return (` before the value and `)` after it. Where the value starts its line, the words go to the end of
-/// what stands before, so that no column moves.
+/// Puts `return (` before the value and `)` after it. If the value starts its line, `return (` goes to the end of the
+/// statement before, so that no column shifts.
 fn wrap(walk: &mut Walk<'_>, before: Option<usize>, from: usize, to: usize, call: &str) {
     let gap = &walk.source[before.unwrap_or(0)..from];
-    // A line break in a comment of the gap would do as well, but the words must not end up inside a comment.
+    // A line break in a comment of the gap would do as well, but `return (` must not end up inside a comment.
     if gap.contains('\n') {
         let before = before.unwrap_or(0);
         let ended = before == 0 || walk.source[..before].ends_with(';');
@@ -99,7 +99,7 @@ fn default_export(
     Ending::LastExpression
 }
 
-/// A script that only defines a function means that function; so does one that defines `main` and leaves it.
+/// Calls the function of a script that only defines one, or `main` if the script defines it without using it.
 fn call_main(walk: &mut Walk<'_>, values: &[&Statement<'_>]) -> Ending {
     let function = |statement: &&Statement<'_>| match statement {
         Statement::FunctionDeclaration(function) => callable(function),
@@ -126,7 +126,7 @@ fn callable(function: &Function<'_>) -> Option<String> {
     (function.params.items.is_empty() && !function.generator).then_some(name)
 }
 
-/// A function as the value of a script is of no use to anyone but as something to call.
+/// A function as the value of a script is only useful if it is called.
 fn is_uncalled(expression: &Expression<'_>) -> bool {
     match expression.get_inner_expression() {
         Expression::ArrowFunctionExpression(arrow) => arrow.params.items.is_empty(),
@@ -135,7 +135,7 @@ fn is_uncalled(expression: &Expression<'_>) -> bool {
     }
 }
 
-/// `{ total, items }` and `{ count: items.length }` are blocks to the grammar and objects to whoever wrote them.
+/// `{ total, items }` and `{ count: items.length }` are blocks to the grammar but meant as objects.
 fn is_object(source: &str, block: &BlockStatement<'_>) -> bool {
     let [only] = block.body.as_slice() else { return block.body.is_empty() };
     let expression = match only {

@@ -1,16 +1,16 @@
-//! Why a script cannot run, with the place, the line itself and what to write instead.
-//! Owns: how a defect is shown.      Never: finds one.
-//! In: a source, a byte offset and words.  Out: `SyntaxError`.
-//! Tests: the refused snippets in `tests/`.
+//! Why a script cannot run, with the position, the source line and a hint what to write instead.
+//! Owns: how an error is shown.      Never: detects one.
+//! In: a source, a byte offset and a message.  Out: `SyntaxError`.
+//! Tests: the rejected snippets in `tests/`.
 
 use std::fmt;
 
 use crate::position::Position;
 
-/// Longest piece of a source line that is shown.
+/// Longest part of a source line that is shown.
 const MAX_SHOWN_CHARS: usize = 120;
 
-/// A defect of a script, told the way a compiler would.
+/// A syntax error, reported the way a compiler would.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyntaxError {
     /// What is wrong, as a lowercase fragment.
@@ -19,11 +19,11 @@ pub struct SyntaxError {
     pub line: u32,
     /// In characters, counted from one.
     pub column: u32,
-    /// The line, or the piece of it around the place; no control characters.
+    /// The line, or the part of it around the position; no control characters.
     pub source_line: String,
-    /// What to write instead, where that is known.
+    /// What to write instead, if known.
     pub hint: Option<String>,
-    /// Characters of `source_line` before the place.
+    /// Characters of `source_line` before the position.
     caret: usize,
 }
 
@@ -33,7 +33,7 @@ impl SyntaxError {
         let index = usize::try_from(place.line).unwrap_or(usize::MAX) - 1;
         let line = source.split('\n').nth(index).unwrap_or_default();
         let before = usize::try_from(place.column).unwrap_or(usize::MAX) - 1;
-        // A long line is shown from a little before the place.
+        // A long line is shown from a little before the position.
         let skipped = if line.chars().count() > MAX_SHOWN_CHARS {
             before.saturating_sub(MAX_SHOWN_CHARS / 2)
         } else {

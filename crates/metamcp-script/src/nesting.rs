@@ -1,6 +1,6 @@
-//! How deeply a source nests, judged before the parser recurses and looks ahead in ways that cost the cube of it.
-//! Owns: the count of open brackets.      Never: judges whether the source is right.
-//! In: any text.  Out: the depth, or the place where it is too deep or cannot be judged.
+//! How deeply a source nests, checked before the parser recurses with look-ahead that is cubic in the depth.
+//! Owns: the count of open brackets.      Never: judges whether the source is valid.
+//! In: any text.  Out: the depth, or the position where it is too deep or ambiguous.
 //! Tests: below, and in `parse`.
 
 use std::iter::Peekable;
@@ -17,12 +17,11 @@ pub(crate) enum NestingError {
     Slash(usize),
 }
 
-/// How many brackets are open at once at most, `<` and `?` among them, or the first place where more than
-/// `limit` are.
+/// The largest number of brackets open at once, `<` and `?` among them, or the first position where there are more than
+/// `limit`.
 ///
-/// It must never count less than there are, so it reads strings, comments, templates and regular expressions
-/// as the parser does. Where only parsing could tell what a slash is, and both readings differ in what they
-/// hide, the source is refused.
+/// It must never undercount, so it skips strings, comments, templates and regular expressions as the parser does. If
+/// only parsing could tell what a slash is, and the two readings hide different brackets, the source is rejected.
 pub(crate) fn judge(source: &str, limit: usize) -> Result<usize, NestingError> {
     let mut reader = Reader { source, chars: source.char_indices().peekable() };
     let mut levels = vec![Level::default()];
@@ -54,7 +53,7 @@ pub(crate) fn judge(source: &str, limit: usize) -> Result<usize, NestingError> {
                     Before::Value
                 }
             }
-            // A type in front of a value holds the value inside it, whatever closes.
+            // A type in front of a value: the value nests inside it, so `>` does not close it.
             '<' if before != Before::Value => {
                 level.held += 1;
                 held += 1;
@@ -123,7 +122,7 @@ pub(crate) fn judge(source: &str, limit: usize) -> Result<usize, NestingError> {
                 }
             }
             '+' | '-' if source[..at].ends_with(c) => Before::Unknown,
-            // Behind a value it may be TypeScript's word that the value is there; where a value is awaited, it negates one.
+            // After a value it may be TypeScript's non-null assertion; before one, it negates.
             '!' if before != Before::Sign => Before::Unknown,
             _ => Before::Sign,
         };
@@ -138,7 +137,7 @@ pub(crate) fn judge(source: &str, limit: usize) -> Result<usize, NestingError> {
     Ok(deepest)
 }
 
-/// At least as many as there are tokens: one for each sign and one for each word.
+/// An upper bound on the number of tokens: one per punctuation character and one per word.
 pub(crate) fn tokens(source: &str) -> usize {
     let mut count = 0;
     let mut in_word = false;
@@ -156,15 +155,15 @@ struct Level {
     template: bool,
     /// Opened by the bracket of `if (…)` and the like, after which a statement may start.
     head: bool,
-    /// `<` not closed again.
+    /// Unclosed `<`.
     angles: usize,
-    /// Conditions and types in front of values: until the statement ends, they may hold each other.
+    /// Conditionals and types in front of values: they may nest until the statement ends.
     held: usize,
-    /// The word that stands last in it.
+    /// Its last word.
     word: Option<Word>,
 }
 
-/// What stands before a slash decides what it is.
+/// What comes before a slash decides what the slash is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
     /// A division follows.
@@ -197,7 +196,7 @@ impl Word {
     }
 }
 
-/// Blanks and comments do not come between a word and its bracket; nor does the `await` of `for await (`.
+/// Blanks and comments do not separate a word from its bracket; nor does the `await` of `for await (`.
 fn level_word(levels: &mut [Level], word: Option<Word>) {
     if let Some(level) = levels.last_mut() {
         level.word = word;
@@ -205,7 +204,7 @@ fn level_word(levels: &mut [Level], word: Option<Word>) {
 }
 
 fn is_word(c: char) -> bool {
-    // Whatever is not ASCII can only be part of a name, or an error that ends the parse.
+    // Anything non-ASCII can only be part of a name, or an error that ends the parse.
     c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '#' | '\\') || !c.is_ascii()
 }
 
@@ -283,8 +282,8 @@ impl<'s> Reader<'s> {
         }
     }
 
-    /// Whether what follows a slash leaves the same behind as a division and as a regular expression: there is
-    /// no second slash on the line, or nothing between them opens, closes or quotes anything.
+    /// Whether the text after a slash reads the same as a division and as a regular expression: there is no second
+    /// slash on the line, or nothing between them opens, closes or quotes anything.
     fn reads_the_same(&mut self) -> bool {
         let from = self.chars.peek().map_or(self.source.len(), |(at, _)| *at);
         let rest = &self.source[from..];

@@ -1,6 +1,6 @@
-//! From source to `PreparedScript`: the parse, the walk and the ending, on a stack that is deep enough.
-//! Owns: the order of steps, the stack, what the parser's errors are called.      Never: parses what was judged too deep.
-//! In: a source within its length.  Out: `PreparedScript` or `SyntaxError`.
+//! From source to `PreparedScript`: the parse, the walk and the ending, on a stack that is large enough.
+//! Owns: the order of steps, the stack, the messages of parse errors.      Never: parses a source nested too deeply.
+//! In: a source within the length limit.  Out: `PreparedScript` or `SyntaxError`.
 //! Tests: below, and the corpus in `tests/`.
 
 use std::borrow::Cow;
@@ -19,7 +19,7 @@ use crate::scope::Use;
 use crate::walk::Walk;
 use crate::{MAX_NESTING, PreparedScript, ending, nesting};
 
-/// Stack that a token can cost the parser and the walk; with 1 KiB every pattern of the tests passes already.
+/// Stack that a token can cost the parser and the walk; every pattern of the tests passes with 1 KiB already.
 /// Unoptimised code takes more.
 const STACK_PER_TOKEN: usize = if cfg!(debug_assertions) { 16 * 1024 } else { 1536 };
 
@@ -29,7 +29,7 @@ const STACK_PER_LEVEL: usize = if cfg!(debug_assertions) { 64 * 1024 } else { 16
 /// Stack for everything else.
 const STACK_BASE: usize = 128 * 1024;
 
-/// What may be taken of the caller's own stack; short scripts then cost no thread.
+/// Up to this much, the caller's own stack is used, so that short scripts need no thread.
 const OWN_STACK: usize = 1024 * 1024;
 
 pub(crate) fn prepare(source: &str) -> Result<PreparedScript, SyntaxError> {
@@ -43,7 +43,7 @@ pub(crate) fn prepare(source: &str) -> Result<PreparedScript, SyntaxError> {
     })
 }
 
-/// The stack that parsing cannot exceed: brackets are counted, and each operator that nests is a token.
+/// An upper bound on the stack for parsing: brackets are counted, and each operator that nests is a token.
 fn stack_for(source: &str) -> Result<usize, SyntaxError> {
     match nesting::judge(source, MAX_NESTING) {
         Ok(levels) => {
@@ -62,7 +62,7 @@ fn stack_for(source: &str) -> Result<usize, SyntaxError> {
     }
 }
 
-/// Runs on a stack of its own; only what is used of it costs memory.
+/// Runs on a separate stack, of which only the used part costs memory.
 fn on_stack<T: Send>(size: usize, run: impl FnOnce() -> Option<T> + Send) -> Option<T> {
     thread::scope(|scope| {
         let spawned = thread::Builder::new().stack_size(size).spawn_scoped(scope, run);
@@ -70,7 +70,7 @@ fn on_stack<T: Send>(size: usize, run: impl FnOnce() -> Option<T> + Send) -> Opt
     })
 }
 
-/// The source without the fence of Markdown around it, which would read as templates; blanks take its place.
+/// The source without a Markdown fence around it, which would parse as templates; blanks replace it.
 fn unfenced(source: &str) -> Cow<'_, str> {
     const FENCE: &str = "```";
     let inside = source.trim();
@@ -92,7 +92,7 @@ fn unfenced(source: &str) -> Cow<'_, str> {
     )
 }
 
-/// Whether a text is TypeScript at all.
+/// Whether a text parses as TypeScript.
 pub(crate) fn reads(text: &str) -> bool {
     parsed(&Allocator::default(), text).errors.is_empty()
 }
@@ -107,7 +107,7 @@ fn read(source: &str) -> Result<PreparedScript, SyntaxError> {
     let allocator = Allocator::default();
     let read = parsed(&allocator, source);
     let Some(error) = read.errors.first() else { return walked(source, &read, 0) };
-    // An object or a function without a name, and nothing else: an expression to whoever wrote it.
+    // A lone object or anonymous function: its author meant an expression.
     let start = source.trim_start();
     if ["{", "function", "async function"].iter().any(|word| start.starts_with(word)) {
         let bracketed = format!("({}\n)", source.trim_end().trim_end_matches(';'));
@@ -157,7 +157,7 @@ fn decapitalised(message: &str) -> String {
     }
 }
 
-/// What to write instead, for mistakes that models make.
+/// What to write instead, for common mistakes of models.
 fn hint(source: &str, at: usize, message: &str) -> Option<String> {
     let (before, rest) = source.split_at(source.floor_char_boundary(at));
     let hint = if message.contains("`await`") {
@@ -177,7 +177,7 @@ mod tests {
     use super::{on_stack, read, stack_for};
     use crate::{MAX_SOURCE_BYTES, prepare};
 
-    /// Whatever recurses in the parser or the tree, as often as it fits.
+    /// Everything that recurses in the parser or the tree, repeated as often as it fits.
     const DEEP: &[(&str, &str, &str)] = &[
         ("", "[", ""),
         ("", "(", ""),
@@ -252,7 +252,7 @@ mod tests {
         })
     }
 
-    /// Coming back at all is the point: neither the stack nor the patience may run out.
+    /// Returning at all is the point: neither the stack nor the time may run out.
     #[test]
     fn the_deepest_sources_come_back() {
         let mut outcomes = String::new();
@@ -267,7 +267,7 @@ mod tests {
         insta::assert_snapshot!(outcomes);
     }
 
-    /// As deep as is allowed, on no more stack than is reckoned.
+    /// As deep as allowed, on no more stack than estimated.
     #[test]
     fn the_stack_is_reckoned_right() {
         for source in (1..=6).flat_map(|times| sources(times * 180)) {

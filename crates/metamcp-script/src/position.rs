@@ -1,9 +1,9 @@
-//! Places in a text as people and engines name them, and the way back from code to source.
-//! Owns: lines and columns.      Never: looks at what the text means.
+//! Positions as people and engines name them, and the mapping from code back to source.
+//! Owns: lines and columns.      Never: interprets the text.
 //! In: byte offsets, insertions.  Out: `Position`.
 //! Tests: the corpus in `tests/`.
 
-/// A place in a text: both counted from one, the column in characters (code points).
+/// A position in a text: both counted from one, the column in characters (code points).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// Lines end with a line feed.
@@ -13,7 +13,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// The place of a byte offset; past the end is the end.
+    /// The position of a byte offset; past the end is the end.
     pub fn of(text: &str, offset: usize) -> Position {
         let before = &text[..text.floor_char_boundary(offset.min(text.len()))];
         let start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -24,7 +24,7 @@ impl Position {
     }
 }
 
-/// What was inserted where, so that a place in the code can be named in the source.
+/// What was inserted where, to map a position in the code back to the source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Shifts {
     shifts: Vec<Shift>,
@@ -32,19 +32,19 @@ pub(crate) struct Shifts {
     pub(crate) lead: u32,
 }
 
-/// From `column` of the code on, characters stand `by` further right than in the source.
+/// An insertion: after it, columns of the code are `width - replaced` further right than in the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Shift {
     line: u32,
     /// Where the inserted text starts, in the code.
     column: u32,
-    /// Its width, and how much of it replaces text of the source.
+    /// Its width, and how much of it replaces source text.
     width: u32,
     replaced: u32,
 }
 
 impl Shifts {
-    /// Notes that `width` characters of the code stand for `replaced` of the source. In order of place.
+    /// Records that `width` characters of the code replace `replaced` of the source. Call in order of position.
     pub(crate) fn push(&mut self, at: Position, width: usize, replaced: usize) {
         let (width, replaced) = (number(width), number(replaced));
         if width > replaced {
@@ -52,7 +52,7 @@ impl Shifts {
         }
     }
 
-    /// The place in the source of a place in the code.
+    /// The source position of a position in the code.
     pub(crate) fn back(&self, at: Position) -> Position {
         let mut less = 0;
         for shift in self.shifts.iter().filter(|shift| shift.line == at.line) {
@@ -60,7 +60,7 @@ impl Shifts {
                 break;
             }
             let inside = at.column - shift.column;
-            // Inside an insertion every place is the place where it was made.
+            // Inside an insertion, every position maps to where it was made.
             less += if inside < shift.width {
                 inside.saturating_sub(shift.replaced)
             } else {

@@ -1,11 +1,11 @@
-//! Small looks at the source between two nodes of the tree, where only blanks, comments and signs can stand.
-//! Owns: skipping blanks and comments.      Never: reads strings or patterns.
+//! Small scans of the source between two nodes of the tree, where only blanks, comments and punctuation can occur.
+//! Owns: skipping blanks and comments.      Never: reads strings or regular expressions.
 //! In: byte offsets.  Out: byte offsets.
 //! Tests: the corpus in `tests/`.
 
 use crate::edits::is_break;
 
-/// The first byte at or after `at` that belongs to no blank and no comment.
+/// The first byte at or after `at` that is not part of a blank or comment.
 pub(crate) fn next(source: &str, at: usize) -> usize {
     let mut at = at;
     loop {
@@ -26,13 +26,13 @@ pub(crate) fn next(source: &str, at: usize) -> usize {
     }
 }
 
-/// The place of the sign `sign`, if it is the next thing after `at`.
+/// The offset of `sign`, if it is the next thing after `at`.
 pub(crate) fn next_is(source: &str, at: usize, sign: &str) -> Option<usize> {
     let place = next(source, at);
     source[place..].starts_with(sign).then_some(place)
 }
 
-/// The words between two places, which hold nothing else but blanks and comments.
+/// The words between two offsets, with nothing else there but blanks and comments.
 pub(crate) fn words(source: &str, from: usize, to: usize) -> Vec<(usize, &str)> {
     let mut words = Vec::new();
     let mut at = next(source, from);

@@ -1,6 +1,6 @@
-//! Which names of a script are its own and which come from outside.
-//! Owns: scopes and hoisting.      Never: knows which servers there are.
-//! In: declarations and uses, as the walk meets them.  Out: the free uses.
+//! Which names of a script are declared in it and which are free.
+//! Owns: scopes and hoisting.      Never: knows which servers exist.
+//! In: declarations and uses, in the order of the walk.  Out: the free uses.
 //! Tests: the corpus in `tests/`.
 
 use std::collections::HashSet;
@@ -8,7 +8,7 @@ use std::collections::HashSet;
 /// The object whose members are servers.
 const SERVERS: &str = "servers";
 
-/// The scopes that are open at a place of the walk.
+/// The scopes open at a point of the walk.
 #[derive(Debug)]
 pub(crate) struct Scopes {
     open: Vec<Scope>,
@@ -19,7 +19,7 @@ pub(crate) struct Scopes {
 struct Scope {
     is_function: bool,
     declared: HashSet<String>,
-    /// Uses that no scope further in answers for, with their place.
+    /// Uses that no inner scope declares, with their offset.
     used: Vec<(usize, Use)>,
 }
 
@@ -54,7 +54,7 @@ impl Scopes {
         self.open.push(Scope { is_function, ..Scope::default() });
     }
 
-    /// Names are hoisted, so a use is judged when its scope ends and all declarations are known.
+    /// Names are hoisted, so a use is resolved when its scope ends and all declarations are known.
     pub(crate) fn leave(&mut self) {
         let Some(scope) = self.open.pop() else { return };
         let outer = self.open.last_mut().expect("the top scope is never left");
@@ -63,7 +63,7 @@ impl Scopes {
         outer.used.extend(free);
     }
 
-    /// Whether the walk is inside no function of the script.
+    /// Whether the walk is outside all functions of the script.
     pub(crate) fn on_top(&self) -> bool {
         self.open.iter().filter(|scope| scope.is_function).count() == 1
     }
@@ -81,12 +81,12 @@ impl Scopes {
         }
     }
 
-    /// Whether the script itself uses a name of its top scope.
+    /// Whether the script itself uses a name that its top scope declares.
     pub(crate) fn is_used(&self, name: &str) -> bool {
         self.called_on_top.contains(name)
     }
 
-    /// What the whole script takes from outside, in order of place.
+    /// The free uses of the whole script, in order of offset.
     pub(crate) fn finish(&mut self) -> Vec<(usize, Use)> {
         while self.open.len() > 1 {
             self.leave();

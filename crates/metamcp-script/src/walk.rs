@@ -1,6 +1,6 @@
-//! One walk over the tree: blanks what is only type, lowers what can be, notes names and refusals.
-//! Owns: the order of things and what each node means to us.      Never: renders text, parses.
-//! In: a program without syntax errors.  Out: `Walk` with edits, names and the first refusal.
+//! One walk over the tree: blanks types, lowers what can be lowered, collects names and rejections.
+//! Owns: the order of the walk, and how each node is treated.      Never: renders text, parses.
+//! In: a program without syntax errors.  Out: `Walk` with edits, names and the first rejection.
 //! Tests: the corpus in `tests/`.
 
 mod class;
@@ -20,12 +20,12 @@ use crate::error::SyntaxError;
 use crate::scan;
 use crate::scope::{Scopes, Use};
 
-/// What the walk gathers.
+/// The results of the walk.
 pub(crate) struct Walk<'s> {
     pub(crate) source: &'s str,
     pub(crate) edits: Edits,
     pub(crate) scopes: Scopes,
-    /// The first thing that cannot run, by place.
+    /// The first construct that cannot run, by offset.
     pub(crate) refusal: Option<(usize, SyntaxError)>,
     /// Whether a `return` belongs to the script itself.
     pub(crate) returns: bool,
@@ -53,7 +53,7 @@ impl<'s> Walk<'s> {
         self.edits.blank(start(span), end(span));
     }
 
-    /// Takes a statement or class member away.
+    /// Removes a statement or class member.
     fn remove(&mut self, span: Span) {
         self.edits.remove(start(span), end(span));
     }
@@ -75,7 +75,7 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// `require` that is not a function of the script.
+    /// Rejects a `require` that is not a function of the script.
     pub(crate) fn refuse_require(&mut self, at: usize) {
         let at = u32::try_from(at).unwrap_or(u32::MAX);
         self.refuse(Span::new(at, at), modules::NO_MODULES, modules::INSTEAD);
@@ -85,7 +85,7 @@ impl<'s> Walk<'s> {
         &self.source[start(span)..end(span)]
     }
 
-    /// `servers.X`, `servers["X"]`, whatever stands around `servers` to please the type checker.
+    /// `servers.X`, `servers["X"]`, with any type assertions around `servers`.
     fn server_named(&mut self, object: &Expression<'_>, name: &str) {
         if let Expression::Identifier(object) = object.get_inner_expression()
             && object.name == "servers"
@@ -113,7 +113,7 @@ impl<'a> Visit<'a> for Walk<'_> {
     }
 
     fn visit_program(&mut self, it: &Program<'a>) {
-        // The top scope is there from the start, so the program opens none.
+        // The top scope exists from the start, so the program opens none.
         if let Some(hashbang) = &it.hashbang {
             self.visit_hashbang(hashbang);
         }
@@ -228,7 +228,7 @@ impl<'a> Visit<'a> for Walk<'_> {
         let parameters = it.params.span;
         if let Some(types) = &it.type_parameters {
             if scan::has_break(&self.source[start(types.span)..start(parameters)]) {
-                // Nothing may part `async`, `return` and the like from the bracket by a line break.
+                // No line break may separate `async`, `return` and the like from the parenthesis.
                 self.edits.blank_with(start(types.span), start(parameters) + 1, Some('('), None);
             } else {
                 self.blank(types.span);
@@ -237,7 +237,7 @@ impl<'a> Visit<'a> for Walk<'_> {
         self.visit_formal_parameters(&it.params);
         if let Some(returned) = &it.return_type {
             if scan::has_break(&self.source[end(parameters)..end(returned.span)]) {
-                // The arrow must stay on the line of its bracket, so the bracket comes to it.
+                // The arrow must stay on the line of its parenthesis, so the parenthesis moves to the arrow.
                 self.edits.blank(end(parameters) - 1, end(parameters));
                 self.edits.blank_with(start(returned.span), end(returned.span), None, Some(')'));
             } else {
@@ -245,7 +245,7 @@ impl<'a> Visit<'a> for Walk<'_> {
             }
         }
         match it.body.statements.first() {
-            // An expression is no statement that could be ended.
+            // An expression body is not a statement that could be terminated.
             Some(Statement::ExpressionStatement(body)) if it.expression => {
                 self.visit_expression(&body.expression);
             }
@@ -348,8 +348,8 @@ impl<'a> Visit<'a> for Walk<'_> {
     }
 
     fn visit_ts_type_assertion(&mut self, it: &TSTypeAssertion<'a>) {
-        // Brackets instead: `() => <T>{}` without its type would be a body, and a line break in the type
-        // would end a `return`.
+        // Parentheses instead: `() => <T>{}` without its type would be a body, and a line break in the type would end a
+        // `return`.
         let value = it.expression.span();
         self.edits.blank_with(start(it.span), start(value), Some('('), None);
         self.visit_expression(&it.expression);

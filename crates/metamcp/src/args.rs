@@ -1,5 +1,5 @@
 //! The command line, as typed.
-//! Owns: subcommands, their flags, the words of `--help`.      Never: reads files or variables, decides which source wins.
+//! Owns: subcommands, flags, the text of `--help`.      Never: reads files or variables, decides which source wins.
 //! In: the arguments of the process.  Out: `Args`, or clap's own error.
 //! Tests: `args/tests.rs`: help of every subcommand, flags against the table of settings.
 
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     pub(crate) command: Option<Command>,
 }
 
-/// Behind what a command has of its own.
+/// Display order of the flags that every command has: after the command's own.
 const LAST: usize = 900;
 
 const LONG_ABOUT: &str = "\
@@ -192,7 +192,7 @@ Examples:
 }
 
 impl Command {
-    /// Whether what it prints is read by a program.
+    /// Whether the output is for a program.
     pub(crate) fn wants_json(&self) -> bool {
         match self {
             Command::Init(args) => args.write.json,
@@ -568,7 +568,7 @@ pub(crate) struct CompletionsArgs {
     pub(crate) shell: Shell,
 }
 
-/// Reads the arguments of the process. Help, version and mistakes come back as clap's error.
+/// Parses the arguments of the process. Help, version and usage errors come back as clap's error.
 pub(crate) fn parse(
     arguments: impl IntoIterator<Item = std::ffi::OsString>,
 ) -> Result<Args, clap::Error> {
@@ -580,10 +580,10 @@ pub(crate) fn parse(
     thorough(&arguments)
 }
 
-/// The same with everything that can be said.
+/// The full parse, with clap.
 fn thorough(arguments: &[std::ffi::OsString]) -> Result<Args, clap::Error> {
     let arguments = &setup::addresses_named(arguments);
-    // Every setting for every command is thousands of flags, and a gateway should not wait for them at its start.
+    // Every setting on every command makes thousands of flags: build them only for the commands named on the line.
     let is_named = |name: &str| arguments.iter().any(|word| word == name);
     let matches = command_with(&is_named).try_get_matches_from(arguments.iter())?;
     let mut args = Args::from_arg_matches(&matches)?;
@@ -608,12 +608,12 @@ pub(crate) fn command() -> clap::Command {
     command_with(&|_| true)
 }
 
-/// The same with flags only for those commands that `is_named`.
+/// The same, with settings' flags only on the commands for which `is_named` holds.
 pub(crate) fn command_with(is_named: &dyn Fn(&str) -> bool) -> clap::Command {
     let codes: Vec<String> =
         Exit::ALL.iter().map(|(exit, meaning)| format!("  {}  {meaning}", exit.code())).collect();
     let after = format!("{EXAMPLES}\n\nExit codes:\n{}", codes.join("\n"));
-    // Both forms of the flag are the screenful; whoever wants to read says `help`.
+    // `-h` and `--help` both print the short help; `metamcp help` prints the long one.
     let help = Arg::new("help")
         .short('h')
         .long("help")

@@ -1,6 +1,6 @@
 //! The subcommands, one file each.
-//! Owns: what each command does with what it was given.      Never: parses arguments, picks a config file.
-//! In: the loaded configuration, the arguments, a `Write`.  Out: an `Exit`, or an error for `main` to show.
+//! Owns: what each command does with its arguments.      Never: parses arguments, picks a config file.
+//! In: the loaded configuration, the arguments, a `Write`.  Out: an `Exit`, or an error for `main` to print.
 //! Tests: `tests/config.rs` for `config` and `completions`.
 
 mod add_listed;
@@ -31,7 +31,7 @@ pub(crate) mod version;
 use metamcp_engine::config::Loaded;
 use metamcp_engine::provision::Store;
 
-/// What somebody without any server needs to know. Servers that were installed need no config file.
+/// How to get started, for users without any server. Installed servers need no config file.
 pub(crate) fn advice(loaded: &Loaded) -> Option<String> {
     let is_alone = || Store::new(&loaded.config.settings.home).records().is_empty();
     loaded.source.advice().filter(|_| is_alone())

@@ -1,6 +1,6 @@
 //! Environment variables.
-//! Owns: the only reading of the process's environment.      Never: knows which variables there are (the table of settings does).
-//! In: a name.  Out: its value; the names of all that are set.
+//! Owns: all access to the process's environment.      Never: knows which variables exist (the table of settings does).
+//! In: a name.  Out: its value; the names of all variables that are set.
 //! Tests: `tests/config.rs`, which sets variables for a real process.
 
 use std::ffi::OsString;
@@ -8,19 +8,19 @@ use std::ffi::OsString;
 use metamcp_child::environment;
 use metamcp_config::config::PassEnv;
 
-/// The value of a variable; one that is not UTF-8 counts as not set, since no setting and no file could name it.
+/// The value of a variable. One that is not UTF-8 counts as unset: no setting and no file could name it.
 #[expect(clippy::disallowed_methods, reason = "this is the cure")]
 pub(crate) fn lookup(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// The same as the system has it.
+/// The same, without the UTF-8 requirement.
 #[expect(clippy::disallowed_methods, reason = "this is the cure")]
 pub(crate) fn lookup_os(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }
 
-/// The names of those that sound like secrets, are set, and are kept from the servers of the user's file.
+/// The names of set variables that look like secrets and are withheld from the servers of the user's file.
 pub(crate) fn withheld(pass: &PassEnv) -> Vec<String> {
     let all = std::env::vars_os()
         .filter(|(name, value)| environment::is_withheld_secret(name, value, pass));
@@ -29,7 +29,7 @@ pub(crate) fn withheld(pass: &PassEnv) -> Vec<String> {
     names
 }
 
-/// The names of all that are set; one that is not UTF-8 is none of ours.
+/// The names of all variables that are set; a name that is not UTF-8 is never one of ours.
 pub(crate) fn names() -> Vec<String> {
     std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect()
 }

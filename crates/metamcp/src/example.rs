@@ -1,7 +1,7 @@
-//! Example MCP servers that are part of the binary, so that a first look needs no download.
+//! Example MCP servers built into the binary, so that trying metamcp needs no download.
 //! Owns: five small servers, started as `metamcp __example NAME [ARGUMENT]`.      Never: knows the gateway.
 //! In: JSON-RPC lines, `initialize` era 2024-11-05 to 2025-11-25.  Out: JSON-RPC lines.
-//! Tests: `example/tests.rs` speaks to each through its lines; beside the code what is computed.
+//! Tests: `example/tests.rs` talks to each server over its lines; computations are tested beside the code.
 
 mod clock;
 mod declare;
@@ -20,7 +20,7 @@ use anyhow::{Context, Result, bail};
 
 use serve::{Server, Service};
 
-/// Name, what it takes on the command line, and one line about each example server.
+/// Name, command-line argument and one-line description of each example server.
 pub(crate) const SERVERS: [(&str, &str, &str); 5] = [
     ("files", "DIR", "List, read, search and write files inside one folder"),
     ("notes", "FILE", "Keep short notes with tags, and find them again"),

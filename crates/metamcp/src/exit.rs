@@ -1,4 +1,4 @@
-//! Exit codes: what a script can tell from the outcome.
+//! Exit codes: how a script learns the outcome.
 //! Owns: the codes and their meaning.      Never: ends the process (`main` does).
 //! In: how a command ended, or its error.  Out: the number.
 //! Tests: below, and `tests/config.rs` as a shell sees them.
@@ -9,17 +9,16 @@ use std::process::ExitCode;
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It did what was asked.
     Success,
-    /// Something else went wrong.
+    /// Any other failure.
     Failure,
-    /// The command line makes no sense, or names a file, a server, a tool or an argument that is not there.
+    /// The command line is invalid, or names a file, a server, a tool or an argument that does not exist.
     Usage,
     /// The configuration cannot be used.
     Config,
     /// The server could not be reached.
     Unavailable,
-    /// The tool ran and answered with an error.
+    /// The tool ran and returned an error.
     ToolError,
 }
 
@@ -40,13 +39,13 @@ impl Exit {
         (Exit::ToolError, "the tool answered with an error, or the script ended with one"),
     ];
 
-    /// How a command ended that gave up with an error.
+    /// The exit code for a command that returned an error.
     pub(crate) fn of(error: &anyhow::Error) -> Exit {
         let is_misuse = error.chain().any(<dyn std::error::Error>::is::<Misuse>);
         if is_misuse { Exit::Usage } else { Exit::Failure }
     }
 
-    /// The number a shell sees. Stable: scripts depend on it.
+    /// The number the shell sees. Stable: scripts depend on it.
     pub(crate) fn code(self) -> u8 {
         match self {
             Exit::Success => 0,
@@ -65,7 +64,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// What is wrong is the input: nothing but another command line helps. It reads as the error in it.
+/// A usage error: only a different command line helps. It displays as the error inside it.
 #[derive(Debug)]
 pub(crate) struct Misuse(anyhow::Error);
 
@@ -77,14 +76,13 @@ impl fmt::Display for Misuse {
 
 impl std::error::Error for Misuse {}
 
-/// An error about the input.
 pub(crate) fn misuse(words: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(Misuse(anyhow::Error::msg(words.into())))
 }
 
-/// Failures that are the input's.
+/// Marks failures as usage errors.
 pub(crate) trait OrMisuse<T> {
-    /// The same failure, as one of the input.
+    /// The same failure, as a usage error.
     fn or_misuse(self) -> anyhow::Result<T>;
 }
 

@@ -1,6 +1,6 @@
-//! Which profiles of code mode this build and this machine have.
-//! Owns: the look for a Docker that answers.      Never: chooses a profile.
-//! In: a profile.  Out: why it is not to be had, and how it could be.
+//! Which code-mode profiles this build and this machine support.
+//! Owns: the probe for a working Docker engine.      Never: chooses a profile.
+//! In: a profile.  Out: why it is unavailable, and how to fix that.
 //! Tests: below, and `tests/config/isolation.rs` with a stand-in for Docker.
 
 use std::process::{Command, Stdio};
@@ -10,12 +10,12 @@ use metamcp_config::settings::CodeProfile;
 use metamcp_engine::clock;
 use metamcp_engine::config::Lack;
 
-/// How long the engine may take to say that it is there.
+/// How long the engine may take to answer.
 const ANSWER: Duration = Duration::from_secs(3);
-/// How often it is looked whether it has.
+/// Polling interval while waiting for it.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Why scripts cannot run in this profile here; `None` where they can, as far as can be seen before one does.
+/// Why scripts cannot run in this profile here; `None` if they can, as far as can be told without running one.
 pub(crate) fn lacks(profile: CodeProfile) -> Option<Lack> {
     let lack =
         |reason: &str, cure: &str| Some(Lack { reason: reason.to_owned(), cure: cure.to_owned() });
@@ -49,7 +49,7 @@ enum Answer {
     NotThere,
 }
 
-/// Whether the client is there and its engine answers it.
+/// Whether the Docker client is installed and its engine answers.
 #[expect(clippy::disallowed_methods, reason = "a container engine is asked for its version")]
 fn answers(engine: &str) -> Answer {
     let mut command = Command::new(engine);
@@ -63,7 +63,7 @@ fn answers(engine: &str) -> Answer {
             Ok(None) if began.elapsed() < ANSWER => std::thread::sleep(LOOK),
             Ok(Some(_)) | Err(_) => return Answer::No,
             Ok(None) => {
-                // One that hangs must not outlive the question; whether it could be ended changes nothing.
+                // A client that hangs must not outlive this check; whether the kill succeeds changes nothing.
                 drop(client.kill());
                 drop(client.wait());
                 return Answer::No;

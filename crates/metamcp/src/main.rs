@@ -30,27 +30,28 @@ use metamcp_search::search::Strategy;
 use crate::args::{Args, Command, ConfigCommand};
 use crate::exit::Exit;
 
-/// The first argument by which the gateway starts itself as the parent of a child server.
+/// The first argument with which the gateway starts itself as the parent process (shim) of a server.
 pub(crate) const SHIM_ARGUMENT: &str = "__shim";
 
-/// The first argument by which the gateway starts itself as a worker for one script.
+/// The first argument with which the gateway starts itself as the worker for one script.
 const WORKER_ARGUMENT: &str = "__worker";
 
-/// The same for a worker in a container.
+/// The same, for a worker in a container.
 #[cfg(target_os = "linux")]
 const CONTAINER_ARGUMENT: &str = "__container_worker";
 
-/// The same with the engine as WASM.
+/// The same, for a worker with the engine as WASM.
 #[cfg(feature = "hardened")]
 const HARDENED_ARGUMENT: &str = "__hardened_worker";
 
-/// What is asked for containers, looked for like any command.
+/// The container client, looked up in `PATH`.
 const CONTAINER_ENGINE: &str = "docker";
 
-/// The first argument that makes the binary one of the example servers.
+/// The first argument that turns the binary into one of the example servers.
 const EXAMPLE_ARGUMENT: &str = "__example";
 
-/// Stack of the thread that works where the system gives the first one too little: as much as that usually has.
+/// Stack of the thread that runs the command where the main thread's is too small: as large as a main thread's usually
+/// is.
 const STACK: usize = 8 * 1024 * 1024;
 
 fn main() -> ExitCode {
@@ -85,7 +86,7 @@ fn main() -> ExitCode {
         return completed(&shell, arguments, first);
     }
     if metamcp_engine::rlimits::has_small_stack() {
-        // What the system gives us is not what it takes, but a thread has what we say.
+        // The main thread's stack is smaller than what a command needs; a new thread gets the size we request.
         let thread = std::thread::Builder::new().stack_size(STACK).spawn(command);
         if let Ok(code) = thread.map(std::thread::JoinHandle::join) {
             return code.unwrap_or(ExitCode::FAILURE);
@@ -94,7 +95,7 @@ fn main() -> ExitCode {
     command()
 }
 
-/// What the command line asks for.
+/// Parses the command line and runs its command.
 fn command() -> ExitCode {
     match args::parse(std::env::args_os()) {
         Ok(args) => {
@@ -102,7 +103,7 @@ fn command() -> ExitCode {
             ended(run(args), wants_json)
         }
         Err(error) => {
-            // Help and version go to stdout and are no failure; clap knows which is which.
+            // Help and version go to stdout and are not failures; clap knows which is which.
             let code = if error.use_stderr() { Exit::Usage } else { Exit::Success };
             if error.use_stderr() && args::asks_for_json(std::env::args_os()) {
                 let told = commands::config::failure_json(&args::what_is_wrong(&error));
@@ -115,7 +116,7 @@ fn command() -> ExitCode {
     }
 }
 
-/// Answers the completion script of a shell: `metamcp -- WORDS`.
+/// Answers a shell's completion script: `metamcp -- WORDS`.
 fn completed(
     shell: &std::ffi::OsStr,
     words: impl Iterator<Item = std::ffi::OsString>,
@@ -125,11 +126,11 @@ fn completed(
         return Exit::Usage.into();
     }
     let answered = commands::completions::answer(shell, words.collect(), &mut io::stdout());
-    // Whatever went wrong, a person who presses a key wants no error among what they type.
+    // Whatever went wrong, an error message must not appear on the line somebody is typing.
     if answered.is_ok() { Exit::Success.into() } else { Exit::Failure.into() }
 }
 
-/// How a worker is started: this binary, also after it was replaced on disk.
+/// How to start a worker: from this binary, even after it was replaced on disk.
 pub(crate) fn worker(code: &CodeSettings) -> metamcp_sandbox::host::Launch {
     let program = if cfg!(target_os = "linux") {
         "/proc/self/exe".into()
@@ -146,7 +147,7 @@ pub(crate) fn worker(code: &CodeSettings) -> metamcp_sandbox::host::Launch {
         }
         #[cfg(feature = "hardened")]
         CodeProfile::Hardened => HARDENED_ARGUMENT,
-        // Where the engine as WASM was not built in, the worker that starts has no such layer, and is refused.
+        // Without the WASM engine built in, the worker reports no such layer, and the gateway refuses it.
         _ => WORKER_ARGUMENT,
     };
     let forks = word == WORKER_ARGUMENT;
@@ -161,7 +162,7 @@ fn example_server(arguments: impl Iterator<Item = std::ffi::OsString>) -> anyhow
     Ok(Exit::Success)
 }
 
-/// Whoever asked for JSON gets JSON, however it ended.
+/// With `--json`, errors are JSON as well.
 fn ended(exit: anyhow::Result<Exit>, wants_json: bool) -> ExitCode {
     exit.unwrap_or_else(|error| {
         let is_closed_pipe = error.chain().any(|cause| {
@@ -194,13 +195,13 @@ fn run(args: Args) -> anyhow::Result<Exit> {
     if quiet || config_request.json {
         terminal::keep_quiet();
     }
-    // A log and a spinner would write over each other.
+    // Log lines and a spinner would overwrite each other.
     if verbose > 0 || config_request.flags.iter().any(|given| given.setting.flag == "log-level") {
         terminal::keep_still();
     }
     match command {
         Command::Serve => serve(config_request.flags, &mut diagnostics),
-        // Taking it back is what is left to somebody whose file was broken, so that file is not asked.
+        // `--undo` must work even if the config file is broken, so that file is not loaded.
         Command::Init(args) if args.undo => match home(config_request.flags)? {
             Ok(home) => commands::init::undo(&home, &args, &mut out, &mut diagnostics),
             Err(error) => cannot_load(&error, config_request.json),
@@ -254,7 +255,7 @@ fn run(args: Args) -> anyhow::Result<Exit> {
         Command::Run(args) => with_servers(config_request, |loaded| {
             commands::run::run(loaded, &args, &mut out, &mut diagnostics)
         }),
-        // The transformer lies in the home, which the configuration names; nothing else is asked of that.
+        // The transformer is stored in the home, which the configuration names; nothing else of it is used.
         Command::Eval(args) if args.strategy.as_deref() == Some(Strategy::Transformer.name()) => {
             with_config(config_request, |loaded| commands::eval::run(&args, Some(loaded), &mut out))
         }
@@ -304,13 +305,13 @@ fn run(args: Args) -> anyhow::Result<Exit> {
     }
 }
 
-/// What a command wants of the configuration, and how it wants to hear that there is none.
+/// What a command needs from the configuration, and how to report that there is none.
 struct ConfigRequest {
     flags: Vec<Given>,
     json: bool,
 }
 
-/// Runs a command that works without a config file as well, but not with one that cannot be used.
+/// Runs a command that works without a config file, but not with an invalid one.
 fn with_config(
     config_request: ConfigRequest,
     command: impl FnOnce(&Loaded) -> anyhow::Result<Exit>,
@@ -321,7 +322,7 @@ fn with_config(
     }
 }
 
-/// Serves, and reads the configuration again whenever one of its files changes.
+/// Serves, and reloads the configuration whenever one of its files changes.
 fn serve(flags: Vec<Given>, diagnostics: &mut dyn Write) -> anyhow::Result<Exit> {
     let working_dir = std::env::current_dir().context("the working directory is not known")?;
     let load = move || {
@@ -334,14 +335,14 @@ fn serve(flags: Vec<Given>, diagnostics: &mut dyn Write) -> anyhow::Result<Exit>
     }
 }
 
-/// Runs a command that makes no sense without servers; without a file and without one installed it says how to begin.
+/// Runs a command that needs servers; with no file and nothing installed it prints how to get started.
 fn with_servers(
     config_request: ConfigRequest,
     command: impl FnOnce(&Loaded) -> anyhow::Result<Exit>,
 ) -> anyhow::Result<Exit> {
     let loaded = load(config_request.flags)?;
-    // Whoever looks for a server that is not there finds here why; scripts find it in the answer. A variable with a
-    // mistake in its name may be a wish for more isolation, so that it is told even where only data is wanted.
+    // This explains to a person why a server is missing; scripts find it in the JSON. A variable with a typo in its
+    // name may have been meant to request more isolation, so that is reported even with `--json`.
     if let Ok(loaded) = &loaded {
         let waiting = waiting(loaded).filter(|_| !config_request.json);
         let of_this_run = loaded.remarks.iter().filter(|remark| remark.path.is_none()).cloned();
@@ -365,24 +366,24 @@ fn with_servers(
     }
 }
 
-/// What is to be said of a project's file that is not used.
+/// The remark about a project's file that is not trusted yet.
 fn waiting(loaded: &Loaded) -> Option<Remark> {
     loaded.project.as_ref().filter(|project| project.is_waiting())?.remark()
 }
 
-/// The configuration in force. The outer error is not about the configuration.
+/// The effective configuration. The outer error is not about the configuration.
 fn load(flags: Vec<Given>) -> anyhow::Result<Result<Loaded, LoadError>> {
     let working_dir = std::env::current_dir().context("the working directory is not known")?;
     Ok(config::load(asked(flags, &working_dir)))
 }
 
-/// The home of metamcp, without a look at the configuration.
+/// The home of metamcp, without loading the configuration.
 fn home(flags: Vec<Given>) -> anyhow::Result<Result<PathBuf, LoadError>> {
     let working_dir = std::env::current_dir().context("the working directory is not known")?;
     Ok(config::home(&asked(flags, &working_dir)))
 }
 
-/// What decides which configuration is loaded, as this process finds it.
+/// The inputs that decide which configuration is loaded, taken from this process.
 pub(crate) fn asked(flags: Vec<Given>, working_dir: &Path) -> LoadOptions<'_> {
     LoadOptions {
         flags,

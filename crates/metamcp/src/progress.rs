@@ -1,7 +1,7 @@
-//! What is going on, on a terminal, while somebody waits.
-//! Owns: spinners on stderr, one line a server or a step.      Never: writes to anything but a terminal, or for `--quiet` and `--json`; outlives the wait.
-//! In: words, or a gateway to look at.  Out: lines that are gone when the wait is over.
-//! Tests: below for the words; `tests/config/screen.rs` at a terminal of its own.
+//! Progress on the terminal while somebody waits.
+//! Owns: spinners on stderr, one line a server or a step.      Never: writes to a pipe, or with `--quiet` or `--json`.
+//! In: messages, or a gateway to watch.  Out: lines that disappear when the wait is over.
+//! Tests: below for the messages; `tests/config/screen.rs` in a pseudo-terminal.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,24 +18,24 @@ use metamcp_engine::router::Entry;
 use crate::render;
 use crate::terminal;
 
-/// What is over sooner needs no spinner: it would only flicker.
+/// Anything faster needs no spinner: it would only flicker.
 const DELAY: Duration = Duration::from_millis(300);
 
-/// How often a spinner turns, and a gateway is looked at.
+/// How often spinners advance and the gateway is polled.
 const TURN: Duration = Duration::from_millis(100);
 
-/// Most servers with a line of their own; a screen has about twice as many.
+/// Most servers with a line of their own; a screen has room for about twice as many.
 const MOST_LINES: usize = 12;
 
-/// Lines on a terminal for as long as this lives. Nothing at all where nobody looks.
+/// Lines on the terminal for as long as this lives; none where stderr is not watched.
 pub(crate) struct Progress {
     lines: MultiProgress,
-    /// Dropping the first ends the second.
+    /// Dropping the sender ends the thread.
     delayed: Option<(SyncSender<Infallible>, JoinHandle<()>)>,
 }
 
 impl Progress {
-    /// Lines, which appear when it takes long enough for somebody to wonder.
+    /// Begins, with lines that appear only if it takes long enough to wonder about.
     pub(crate) fn begin() -> Progress {
         let lines = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
         if !terminal::is_watched() {
@@ -48,12 +48,12 @@ impl Progress {
                 shown.set_draw_target(ProgressDrawTarget::stderr());
             }
         };
-        // Without a thread there is no progress to see, and nothing else is missing.
+        // Without the thread no progress is shown; everything else works.
         let thread = std::thread::Builder::new().name("progress".into()).spawn(show);
         Progress { lines, delayed: thread.ok().map(|thread| (ended, thread)) }
     }
 
-    /// A line about one thing. It goes away with what is returned.
+    /// A line about one thing, removed when the returned value is dropped.
     pub(crate) fn line(&self, what: &str, words: impl Into<Cow<'static, str>>) -> Line {
         let template = if what.is_empty() {
             "{spinner:.cyan} {wide_msg}"
@@ -68,7 +68,7 @@ impl Progress {
         Line(bar)
     }
 
-    /// Shows what the servers of a gateway do, until it is dropped.
+    /// Shows what the servers of a gateway are doing, until the future is dropped.
     pub(crate) async fn watch(&self, gateway: &Gateway) -> Infallible {
         if self.delayed.is_none() {
             return std::future::pending().await;
@@ -104,24 +104,24 @@ impl Drop for Progress {
     fn drop(&mut self) {
         if let Some((ended, thread)) = self.delayed.take() {
             drop(ended);
-            // It only waits; a panic in it would have been reported.
+            // The thread only waits; a panic in it would have been reported.
             drop(thread.join());
         }
-        // A terminal that went away shows nothing anyway.
+        // A terminal that is gone shows nothing anyway.
         drop(self.lines.clear());
     }
 }
 
-/// One line, gone when it is dropped.
+/// One line, removed when dropped.
 pub(crate) struct Line(ProgressBar);
 
 impl Line {
-    /// Other words from now on.
+    /// Replaces the message.
     pub(crate) fn say(&self, words: impl Into<Cow<'static, str>>) {
         self.0.set_message(words);
     }
 
-    /// The next picture of the spinner, with what it is about now.
+    /// The next frame of the spinner, with the current activity.
     fn turn(&self, doing: &str) {
         let words = match self.0.elapsed().as_secs() {
             0 | 1 => doing.to_owned(),
@@ -140,7 +140,7 @@ impl Drop for Line {
     }
 }
 
-/// One step that takes a while, told until what is returned is dropped.
+/// One slow step, shown until the returned value is dropped.
 pub(crate) fn step(words: impl Into<Cow<'static, str>>) -> Step {
     let progress = Progress::begin();
     let line = progress.line("", words);
@@ -150,20 +150,20 @@ pub(crate) fn step(words: impl Into<Cow<'static, str>>) -> Step {
     Step { line, _progress: progress }
 }
 
-/// See [`step`]. The line goes before the rest.
+/// See [`step`]. The line is dropped before the rest.
 pub(crate) struct Step {
     line: Line,
     _progress: Progress,
 }
 
 impl Step {
-    /// The next step.
+    /// Replaces the message with the next step.
     pub(crate) fn say(&self, words: impl Into<Cow<'static, str>>) {
         self.line.say(words);
     }
 }
 
-/// The servers that are busy now, in the order of the configuration, and with what.
+/// The servers that are busy now, in the order of the configuration, each with its activity.
 fn busy(gateway: &Gateway) -> Vec<(String, &'static str)> {
     let (servers, snapshot) = (gateway.router.servers(), gateway.catalog.snapshot());
     let doing = |entry: &Entry| {
@@ -176,7 +176,7 @@ fn busy(gateway: &Gateway) -> Vec<(String, &'static str)> {
     servers.iter().filter_map(doing).collect()
 }
 
-/// What a server does, where somebody waits for it.
+/// What a server is doing, if somebody waits for it.
 fn doing(state: Option<State>, is_waiting: bool, is_listed: bool) -> Option<&'static str> {
     match state {
         None if is_waiting => Some("waiting for a free slot"),

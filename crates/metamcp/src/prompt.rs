@@ -1,19 +1,19 @@
 //! Prompts at the terminal.
-//! Owns: what counts as a terminal, prompts, hidden input.      Never: takes silence or a pipe for confirmation, stores what was typed.
+//! Owns: terminal detection, prompts, hidden input.      Never: takes silence or a pipe for consent, stores input.
 //! In: a prompt, and a `Write` for it.  Out: confirmed or not, a line, a secret.
-//! Tests: below, and `tests/real/provision.rs` at a terminal of its own.
+//! Tests: below, and `tests/real/provision.rs` in a pseudo-terminal.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use anyhow::{Context, bail};
 
-/// Whether there is somebody to ask.
+/// Whether there is a terminal to prompt at.
 pub(crate) fn is_there() -> bool {
     io::stdin().is_terminal()
 }
 
-/// Whether the person says yes. Where nobody can be asked nothing is taken for one: then `yes`, which the command line
-/// may have, decides, and without it the error says `undone`, what did not happen.
+/// Asks for confirmation, which `--yes` (`yes`) gives in advance. With neither `--yes` nor a terminal it fails, and the
+/// error begins with `undone`: what did not happen.
 pub(crate) fn agrees(
     out: &mut dyn Write,
     question: &str,
@@ -27,7 +27,7 @@ pub(crate) fn agrees(
     Ok(matches!(answer.to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Whether the person wants to go on, where that is what most want. The end of the input is a no.
+/// Asks for confirmation, with yes as the default. End of input counts as no.
 pub(crate) fn agrees_unless_no(out: &mut dyn Write, question: &str) -> anyhow::Result<bool> {
     write!(out, "{question} [Y/n] ")?;
     out.flush()?;
@@ -44,7 +44,7 @@ fn has_to_ask(yes: bool, is_there: bool, undone: &str) -> anyhow::Result<bool> {
     Ok(!yes)
 }
 
-/// One line, without the space around it.
+/// One line of input, trimmed.
 pub(crate) fn line(out: &mut dyn Write, prompt: &str) -> anyhow::Result<String> {
     write!(out, "{prompt}")?;
     out.flush()?;
@@ -53,7 +53,7 @@ pub(crate) fn line(out: &mut dyn Write, prompt: &str) -> anyhow::Result<String> 
     Ok(line.trim().to_owned())
 }
 
-/// The same for what nobody shall read over a shoulder or in the scrollback: it is not shown while it is typed.
+/// The same for secrets: the input is not echoed, so that nobody reads it over a shoulder or in the scrollback.
 pub(crate) fn secret(out: &mut dyn Write, prompt: &str) -> anyhow::Result<String> {
     let silence = silence::begin(&io::stdin())
         .context("this terminal cannot hide what is typed; give a reference instead, with -e NAME=file:/path or NAME=cmd:...")?;
@@ -70,15 +70,15 @@ pub(crate) fn secret(out: &mut dyn Write, prompt: &str) -> anyhow::Result<String
     }
 }
 
-/// What Ctrl-C types while the terminal sends no signal for it.
+/// The byte that Ctrl-C sends while the terminal raises no signal for it.
 const INTERRUPT: u8 = 3;
 
-/// A line as it is typed, without the space around it; nothing if it was broken off.
+/// One line of typed input, trimmed; `None` if it was interrupted.
 fn typed(input: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     loop {
         let more = match input.fill_buf() {
-            // A signal that does not end us ends no line either: the window was resized, say.
+            // A signal that does not end the process does not end the line either: a resized window, say.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             more => more?,
         };
@@ -108,7 +108,7 @@ mod silence {
 
     use super::INTERRUPT;
 
-    /// While it lives, the terminal does not show what is typed.
+    /// While this lives, the terminal does not echo input.
     pub(super) struct EchoOff {
         terminal: OwnedFd,
         before: Termios,
@@ -118,19 +118,19 @@ mod silence {
         let terminal = terminal.as_fd().try_clone_to_owned()?;
         let before = tcgetattr(&terminal)?;
         let mut silent = before.clone();
-        // Ctrl-C ends the line in place of us: a process that is gone cannot make the terminal show things again.
+        // Ctrl-C ends the line instead of the process: a process that is gone cannot turn the echo back on.
         silent.local_flags.remove(LocalFlags::ECHO | LocalFlags::ISIG);
         silent.control_chars[SpecialCharacterIndices::VEOL as usize] = INTERRUPT;
-        // The end of the line is shown, so that what is said next does not stand behind the question.
+        // Echo the newline, so that later output does not follow the prompt on its line.
         silent.local_flags.insert(LocalFlags::ECHONL);
-        // What was typed ahead is kept: it belongs to the questions that follow.
+        // Keep what was typed ahead: it answers the prompts that follow.
         tcsetattr(&terminal, SetArg::TCSADRAIN, &silent)?;
         Ok(EchoOff { terminal, before })
     }
 
     impl Drop for EchoOff {
         fn drop(&mut self) {
-            // A terminal that is gone shows nothing anyway.
+            // A terminal that is gone needs no restoring.
             tcsetattr(&self.terminal, SetArg::TCSADRAIN, &self.before).ok();
         }
     }

@@ -1,5 +1,5 @@
-//! The pages of docs/reference that are made from the code.
-//! Owns: which pages there are, and the page of the command line.      Never: decides where they are written.
+//! The pages of docs/reference that are generated from the code.
+//! Owns: which pages exist, and the command-line page.      Never: decides where they are written.
 //! In: the command line and the tables of settings and keys.  Out: file names with their content.
 //! Tests: below; the committed pages are compared with these.
 
@@ -75,7 +75,7 @@ With `mcp_call` a server's own result, `isError` included, is passed on unchange
     page
 }
 
-/// The long help of every command that is not hidden, in the order of the help, at a fixed width.
+/// The long help of every visible command, in the order of the help, at a fixed width.
 pub(crate) fn helps() -> Vec<(String, String)> {
     let mut command = args::command().term_width(100).disable_help_subcommand(true);
     command.build();

@@ -1,6 +1,6 @@
 //! Output for people: findings, tables, colours.
-//! Owns: how problems, remarks and tables look.      Never: decides what is said, writes to a stream of its own choice.
-//! In: what was found, and a `Write`.  Out: text; colours are escape codes that the stream drops where there is no terminal.
+//! Owns: how problems, remarks and tables look.      Never: decides what to print, or to which stream.
+//! In: findings, and a `Write`.  Out: text; colours are escape codes that the stream strips where there is no terminal.
 //! Tests: below, and `tests/config.rs` as users see it.
 
 mod columns;
@@ -20,7 +20,6 @@ pub(crate) const RED: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
 pub(crate) const GREEN: Style = AnsiColor::Green.on_default();
 
-/// `text` in a style.
 pub(crate) fn styled(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
@@ -51,7 +50,7 @@ pub(crate) fn problems(out: &mut dyn Write, path: &Path, error: &ConfigError) ->
     self::remarks(out, &remarks)
 }
 
-/// What the user should know, one after the other.
+/// Remarks for the user, one after the other.
 pub(crate) fn remarks(out: &mut dyn Write, remarks: &[Remark]) -> io::Result<()> {
     for remark in remarks {
         let label = match remark.severity {
@@ -68,12 +67,11 @@ pub(crate) fn remarks(out: &mut dyn Write, remarks: &[Remark]) -> io::Result<()>
     Ok(())
 }
 
-/// What to do about it.
 pub(crate) fn hint(out: &mut dyn Write, hint: Option<&str>) -> io::Result<()> {
     hint.map_or(Ok(()), |hint| writeln!(out, "  {} {}", styled(GREEN, "hint:"), visible(hint)))
 }
 
-/// Rows in columns as wide as their widest cell; the last column takes what it needs.
+/// Rows in columns as wide as their widest cell; the last column is not padded.
 pub(crate) fn table(out: &mut dyn Write, rows: &[Vec<String>]) -> io::Result<()> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -93,12 +91,11 @@ pub(crate) fn table(out: &mut dyn Write, rows: &[Vec<String>]) -> io::Result<()>
     Ok(())
 }
 
-/// A number of things.
 pub(crate) fn plural(count: usize, word: &str) -> String {
     format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Text from files and servers with control characters made visible: an escape code in a name must not reach the terminal.
+/// Text from files and servers with control characters escaped: an escape code in a name must not reach the terminal.
 pub(crate) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {

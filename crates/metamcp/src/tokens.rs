@@ -1,14 +1,14 @@
-//! About how many cl100k tokens a text costs, without the megabytes of vocabulary that counting takes.
+//! An estimate of the cl100k tokens of a text, without the megabytes of vocabulary that an exact count needs.
 //! Owns: the estimate.      Never: claims to be exact; it is printed as "about N".
 //! In: JSON, English or code.  Out: tokens, within a few percent.
 //! Tests: `tokens/tests.rs`, against the real vocabulary.
 
 /// About how many tokens `text` takes.
 ///
-/// The text is cut into pieces by the same rules as cl100k's own splitting, which no token crosses; what
-/// the vocabulary makes of a piece is then taken from averages, measured over thirteen real MCP servers'
-/// `tools/list` answers and some sixty READMEs. On other READMEs and on source code the error was 3 to 4 %
-/// on average; keys and base64 may be off by a quarter.
+/// The text is split by the same rules as cl100k's own pre-tokenizer, and no token crosses such a split; the cost of a
+/// piece is then taken from averages, measured over thirteen real MCP servers' `tools/list` responses and some sixty
+/// READMEs. On other READMEs and on source code the error was 3 to 4 % on average; keys and base64 may be off by a
+/// quarter.
 pub(crate) fn about(text: &str) -> usize {
     let thousandths: usize = pieces(text).map(cost).sum();
     thousandths.div_ceil(1_000)
@@ -20,10 +20,10 @@ const AFTER_BLANK: [usize; 16] =
 /// The same with nothing before it, as after a quote that belongs to other punctuation.
 const BARE: [usize; 16] =
     [0, 1000, 1000, 1090, 1020, 1060, 1080, 1120, 1210, 1420, 1300, 1400, 1700, 2100, 2200, 2400];
-/// The same with one sign before it, as in `_name` or `"name`, which the vocabulary seldom holds together.
+/// The same after one punctuation character, as in `_name` or `"name`, which the vocabulary seldom has as one token.
 const AFTER_SIGN: [usize; 16] =
     [0, 1030, 1170, 1160, 1235, 1490, 1400, 1535, 1930, 1880, 2340, 2380, 3000, 2800, 2800, 3000];
-/// Words of which every list of tools is full, as counted: their averages would add up to an error.
+/// Words that every list of tools is full of, with exact counts: their averages would add up to an error.
 const SCHEMA_WORDS: [(&str, usize); 14] = [
     ("additionalProperties", 2_000),
     ("annotations", 1_000),
@@ -54,7 +54,7 @@ fn cost(piece: &str) -> usize {
             "" => 1_000,
             signs if signs.starts_with(char::is_numeric) => 1_000,
             signs if signs.is_ascii() => ruled_or(signs, SIGNS.get(signs.len()).copied()),
-            // Beyond ASCII, signs are dashes and quotes of one token or pictures of two and more.
+            // Beyond ASCII, punctuation is dashes and quotes of one token, or pictographs of two and more.
             signs => signs.chars().map(|sign| if sign < '\u{2200}' { 1_100 } else { 2_000 }).sum(),
         };
     }
@@ -94,7 +94,7 @@ fn hump_length(letters: &str) -> usize {
     }
 }
 
-/// Long runs are mostly one sign repeated, as in rules and banners, and then cheap.
+/// Long runs are mostly one repeated character, as in rules and banners, and then cheap.
 fn ruled_or(signs: &str, measured: Option<usize>) -> usize {
     let first = signs.as_bytes()[0];
     if signs.len() > 3 && signs.bytes().all(|sign| sign == first) {
@@ -117,8 +117,8 @@ fn foreign(letter: char) -> usize {
     }
 }
 
-/// The pieces cl100k cuts a text into: contractions, words with one sign before them, up to three digits,
-/// punctuation with a blank before it, blanks. Written out by hand because its pattern needs look-ahead.
+/// The pieces cl100k splits a text into: contractions, words with one character of punctuation before them, up to three
+/// digits, punctuation with a blank before it, blanks. Written by hand because its pattern needs look-ahead.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -131,7 +131,7 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Bytes of the first piece of a text that is not empty.
+/// Bytes of the first piece of a non-empty text.
 fn piece_length(text: &str) -> usize {
     let mut letters = text.chars();
     let first = letters.next().expect("asked only where text is left");
@@ -163,7 +163,7 @@ fn piece_length(text: &str) -> usize {
     if let Some(last) = text[..blanks].rfind(['\r', '\n']) {
         return last + 1;
     }
-    // The last blank belongs to what follows it.
+    // The last blank belongs to the piece after it.
     match text[..blanks].char_indices().next_back() {
         Some((last, _)) if last > 0 && blanks < text.len() => last,
         _ => blanks,
@@ -178,7 +178,7 @@ fn run(text: &str, belongs: impl Fn(char) -> bool) -> usize {
     text.find(|c| !belongs(c)).unwrap_or(text.len())
 }
 
-/// Bytes of the rest of a contraction such as `'ll`, whose apostrophe is already read.
+/// Bytes of the rest of a contraction such as `'ll`, after its apostrophe.
 fn contraction(text: &str) -> Option<usize> {
     let starts =
         |with: &&&str| text.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));

@@ -1,4 +1,4 @@
-//! Two builds of the gateway under the same loads, in turns, so that both meet the same hours of a shared machine.
+//! Two builds of the gateway under the same loads, in turns, so that both meet the same noise of a shared machine.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Programs, Row, client, numbers, servers};
 
-/// How often each of the two is measured: medians of fewer differ by more than what is looked for.
+/// How often each build is measured: medians of fewer runs vary by more than the difference to detect.
 const TURNS: usize = 9;
 
 /// Rows for `--against`: the medians of both, and the median of the ratios of neighbouring turns.
@@ -31,7 +31,7 @@ pub(super) fn rows(
         };
         let mut turns = Vec::new();
         for turn in 0..TURNS {
-            // Whoever goes first changes, because the first of two is often the slower one.
+            // Alternate the order, because the first of two is often the slower one.
             turns.push(if turn % 2 == 0 {
                 let before = one(other)?;
                 (before, one(&programs.metamcp)?)

@@ -1,4 +1,4 @@
-//! Rows over HTTP: metamcp's door and the server of the official Rust SDK, under the same load in one run.
+//! Rows over HTTP: metamcp's server and that of the official Rust SDK, under the same load in one run.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -12,10 +12,9 @@ use super::{Programs, numbers, servers};
 use crate::run;
 use crate::workspace::Workspace;
 
-/// Connections at once, and requests of a row.
+/// Concurrent connections, and requests per row.
 const ROWS: [(usize, usize); 3] = [(1, 10_000), (8, 20_000), (64, 50_000)];
 
-/// Appends the section.
 pub(super) fn rows(
     workspace: &Workspace,
     programs: &Programs,
@@ -95,12 +94,12 @@ pub(super) fn rows(
     Ok(())
 }
 
-/// A token, as every client of a gateway shows one.
+/// Sets a token, as every client of a gateway sends one.
 fn with_token(command: &mut Command) {
     command.env("BENCH_TOKEN", "a-token-for-measuring").args(["--token-env", "BENCH_TOKEN"]);
 }
 
-/// Where the SDK's server and client lie, built on their own.
+/// Where the SDK's server and client are built, in a target folder of their own.
 pub(super) fn rust_sdk(workspace: &Workspace) -> Result<PathBuf> {
     let target = workspace.target.join("rust-sdk");
     run::loud(

@@ -1,5 +1,5 @@
 //! Rows toward a server over HTTP: what a call costs metamcp, and what it costs a client of the official Rust SDK that
-//! speaks to the same server itself.
+//! talks to the same server directly.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -16,16 +16,15 @@ use super::http::rust_sdk;
 use super::{Programs, numbers};
 use crate::workspace::Workspace;
 
-/// Calls at once, and calls of a row.
+/// Concurrent calls, and calls per row.
 const ROWS: [(usize, usize); 3] = [(1, 10_000), (8, 20_000), (64, 40_000)];
-/// Bytes of a call.
+/// Bytes per call.
 const PAYLOAD: usize = 64;
-/// The most that metamcp may spend on a processor, as a multiple of what the client spends.
+/// The most CPU time that metamcp may use, as a multiple of the client's.
 const GOAL: f64 = 1.5;
-/// How long the server may take to listen. Only a broken one takes that long.
+/// How long the server may take to start listening. Only a broken one takes that long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Appends the section.
 pub(super) fn rows(
     workspace: &Workspace,
     programs: &Programs,
@@ -103,7 +102,7 @@ fn line(in_flight: usize, best: &[Value; 2]) -> String {
     line
 }
 
-/// The server that both clients call; ended when dropped.
+/// The server that both clients call; killed when dropped.
 struct Server {
     process: Child,
     address: String,
@@ -130,7 +129,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Already gone is what is wanted.
+        // A process that is already gone is fine.
         drop(self.process.kill());
         drop(self.process.wait());
     }

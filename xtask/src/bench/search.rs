@@ -1,4 +1,4 @@
-//! What searches cost a lone call, and how many there are in a second.
+//! What concurrent searches cost a single call, and how many searches run per second.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::{Programs, numbers, route, servers};
 
-/// Searches under way while calls are measured.
+/// Concurrent searches while calls are measured.
 const AT_ONCE: usize = 4;
 
-/// Adds the rows: one server of 2,000 tools, and ten of them.
+/// Appends the rows: one server of 2,000 tools, and ten of them.
 pub(super) fn rows(
     programs: &Programs,
     folder: &Path,
@@ -27,7 +27,7 @@ pub(super) fn rows(
         "|---|---|---|---|---|---|---|---|---|---|\n",
     ));
     for (count, tools) in [(1, "2,000"), (10, "20,000")] {
-        // Two are there anyway.
+        // The server has two more of its own.
         let config = servers(programs, folder, count, &["--tools", "1998"])?;
         let (at_once, children) = (AT_ONCE.to_string(), count.to_string());
         let options = [
@@ -42,7 +42,7 @@ pub(super) fn rows(
             "20000",
         ];
         let mut best: Option<Value> = None;
-        // Where the system places the three processes is decided anew with each start, and matters more than the load.
+        // The scheduler places the three processes anew with each start, which matters more than the load.
         for _ in 0..rounds.max(3) * 2 {
             let mut command = route(programs, folder, &options);
             command.arg(&programs.metamcp).arg("--config").arg(&config);
@@ -71,7 +71,7 @@ pub(super) fn rows(
     Ok(())
 }
 
-/// Of each number the better one: the shorter time, the higher rate.
+/// The better of each number: the shorter time, the higher rate.
 fn better(one: &Value, other: &Value) -> Value {
     let Some(all) = one.as_object() else { return other.clone() };
     let pick = |name: &str| {

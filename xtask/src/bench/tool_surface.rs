@@ -1,4 +1,4 @@
-//! The full surface next to the compact one, and what redaction costs where there are no secrets.
+//! The full tool surface compared with the compact one, and what redaction costs where there are no secrets.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::{Programs, numbers, route, servers};
 
-/// A load under which the search for secrets is measured: many calls at once, since a lone call costs mostly the time
-/// to be woken up, which differs from run to run by more than the search takes.
+/// A load for measuring redaction: many concurrent calls, since a single call costs mostly its wake-up time, which
+/// varies between runs by more than redaction takes.
 struct Load {
     what: &'static str,
     payload: &'static str,
@@ -23,7 +23,6 @@ const SCRUBBED: [Load; 3] = [
     Load { what: "64 KB", payload: "65536", at_once: "8", calls: "6000" },
 ];
 
-/// Adds the rows.
 pub(super) fn rows(
     programs: &Programs,
     folder: &Path,
@@ -36,7 +35,7 @@ pub(super) fn rows(
         command.arg(&programs.metamcp).arg("--config").arg(&config).args(flags);
         Ok(numbers(&mut command)?[name].as_f64().unwrap_or(f64::NAN))
     };
-    // In turns, so that a busy moment of the machine meets both; the best of each is kept, since noise only adds.
+    // In turns, so that a busy moment of the machine affects both; the best of each counts, since noise only adds.
     let turns = rounds.max(3) * 2;
     let text = "x".repeat(64);
     let run = json!({ "tool_id": "s0:echo", "args": { "text": text } }).to_string();

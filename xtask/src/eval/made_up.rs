@@ -1,8 +1,8 @@
-//! Catalogs that nobody wrote, the same on every run: as many tools as wanted, worded about as real ones are.
+//! Synthetic catalogs, the same on every run: any number of tools, worded about as real ones are.
 //!
 //! Lengths follow a union of 22,000 real tools: names of two or three words, a sentence or two about each, a handful of
-//! parameters with a phrase each. Everyday words are few and used all the time, others are many and rare, because an
-//! index is as large as its vocabulary and as slow as its most common word.
+//! parameters with a phrase each. Everyday words are few and frequent, others are many and rare, because an index is as
+//! large as its vocabulary and as slow as its most common word.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -11,13 +11,13 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
-/// Tools of one server, about what real ones have.
+/// Tools per server, about as many as real ones have.
 const TOOLS_A_SERVER: usize = 20;
 
-/// Questions asked of each catalog.
+/// Queries per catalog.
 const QUERIES: usize = 200;
 
-/// Rare words there are for each everyday one met: the vocabulary grows with the catalog, as real ones do.
+/// Tools per rare word: the vocabulary grows with the catalog, as in real ones.
 const RARE_IN: usize = 12;
 
 const VERBS: &str = "get list create delete update search find send read write add remove move copy upload \
@@ -77,7 +77,7 @@ const SYLLABLES: &[&str] = &[
     "qui", "ras", "sol", "tor", "ul", "ver", "wex", "yan", "zet", "bri", "clo", "dra", "ex", "flo",
 ];
 
-/// The lists above, taken apart.
+/// The lists above, split into words.
 struct Lists {
     verbs: Vec<&'static str>,
     things: Vec<&'static str>,
@@ -92,11 +92,11 @@ impl Lists {
     }
 }
 
-/// Numbers that look random and are the same everywhere.
+/// Pseudo-random numbers that are the same everywhere.
 struct SeededRng(u64);
 
 impl SeededRng {
-    /// Dice for one tool; neighbours must not begin alike, so the number is spread over all bits.
+    /// The generator for one tool; neighbours must not start alike, so the number is spread over all bits.
     fn of(number: usize) -> SeededRng {
         SeededRng((number as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
@@ -110,13 +110,13 @@ impl SeededRng {
         usize::try_from(mixed).expect("31 bits fit") % bound.max(1)
     }
 
-    /// The first ones far more often than the last ones, as words are used.
+    /// A word from a list, the first ones far more often than the last, as in real use.
     fn common<'a>(&mut self, words: &[&'a str]) -> &'a str {
         let far = self.below(words.len()) * self.below(words.len()) / words.len();
         words[far]
     }
 
-    /// A word that few tools use; low numbers are used more often.
+    /// A word that few tools use; low numbers are more frequent.
     fn rare(&mut self, tokenizer: usize) -> String {
         let mut number = self.below(tokenizer) * self.below(tokenizer) / tokenizer.max(1);
         let mut word = String::new();
@@ -138,7 +138,7 @@ pub(super) fn write(folder: &Path, count: usize) -> Result<()> {
     let lists = Lists::new();
     let mut server = Value::Null;
     for number in 0..count {
-        // Each tool has dice of its own, so that a larger catalog begins with the smaller one's words.
+        // Each tool has its own generator, so that a larger catalog begins with the smaller one.
         let mut rng = SeededRng::of(number);
         if number % TOOLS_A_SERVER == 0 {
             server = server_of(&lists, &mut rng, number / TOOLS_A_SERVER, tokenizer);
@@ -166,7 +166,7 @@ fn server_of(lists: &Lists, rng: &mut SeededRng, number: usize, tokenizer: usize
     json!({ "name": format!("{rare}-{thing}-{number}"), "word": rare, "about": about })
 }
 
-/// What one tool is about.
+/// The words of one tool.
 struct Words {
     verb: &'static str,
     thing: &'static str,
@@ -204,7 +204,7 @@ impl Words {
             properties
                 .insert(name, json!({ "type": kind, "description": format!("{words} {thing}.") }));
         }
-        // Two tools of a server may not share a name; its place among them tells them apart.
+        // Tool names are unique within a server; the index among its tools tells them apart.
         let workspace = number % TOOLS_A_SERVER;
         json!({
             "id": number.to_string(),

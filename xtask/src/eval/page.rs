@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::{ColdStart, EvalRun};
 
-/// The set that is not in the mean: it repeats the queries of another one, among many more tools.
+/// The data set excluded from the mean: it repeats the queries of another one, among many more tools.
 const NOT_IN_THE_MEAN: &str = "mcp20k";
 
 /// The measures in percent, as `metamcp eval` names them.
 const MEASURES: [&str; 5] = ["hit_at_1", "recall_at_5", "recall_at_10", "mrr", "ndcg_at_10"];
 
-/// The whole page; `{sets}` and the like are where the tables go.
+/// The whole page; `{sets}` and the like are placeholders for the tables.
 const TEMPLATE: &str = "\
 # Search: how tools are found
 
@@ -93,7 +93,6 @@ A start with {cold_tools} tools in the disk cache has loaded them and answered a
 The index is part of that cache; if it is missing or out of date, as after an upgrade, it is rebuilt during that start, which then takes {made} ms.
 ";
 
-/// The page.
 pub(super) fn whole(
     sets: &[EvalRun],
     scale: &[EvalRun],
@@ -142,7 +141,7 @@ pub(super) fn results(sets: &[EvalRun]) -> String {
     table
 }
 
-/// A row for each catalog and strategy; times are compared with those of `bm25` on the same catalog.
+/// A row for each catalog and strategy; times are relative to those of `bm25` on the same catalog.
 pub(super) fn scale(runs: &[EvalRun]) -> String {
     let mut table = String::from(
         "| tools | strategy | loaded and indexed in | p50 | p99 | p50 / that of bm25 | memory | resident |\n|---|---|---|---|---|---|---|---|\n",

@@ -1,8 +1,8 @@
-//! The four lines with which each room opens.
+//! The four-line header that each module file (its door) opens with.
 
 use super::{Finding, Tree, in_crate};
 
-/// Lines a door has at least: what it is; owns and never; in and out; tests.
+/// Minimum lines of a header: what it is; owns and never; in and out; tests.
 const LINES: usize = 4;
 const WORDS: &[&str] = &["Owns:", "Never:", "Tests:"];
 
@@ -38,12 +38,12 @@ fn is_door(tree: &Tree, path: &str) -> bool {
     let Some(room) = within.strip_prefix("src/").and_then(|rest| rest.strip_suffix(".rs")) else {
         return false;
     };
-    // The roots of a crate are its contents page and tests belong to their room: neither is a room.
+    // Crate roots and test modules need no header.
     if matches!(room, "lib" | "main") || room.starts_with("bin/") || room.ends_with("/tests") {
         return false;
     }
     let folder = format!("{}/", path.trim_end_matches(".rs"));
-    // A folder that holds only the tests of its file makes no room.
+    // A folder with only the tests of its file does not count.
     let mut inside = tree.files.iter().filter_map(|file| file.path.strip_prefix(&folder));
     !room.contains('/') || inside.any(|name| name != "tests.rs" && !name.starts_with("snapshots/"))
 }

@@ -1,7 +1,7 @@
-//! Rules on the Cargo.toml files: who imports whom, and why each dependency is here.
+//! Rules on the Cargo.toml files: which crate imports which, and why each dependency is needed.
 //!
-//! The files are read line by line: ours are written one dependency a line, and a full TOML reader
-//! would be one more dependency for a dev tool.
+//! The files are parsed line by line: ours have one dependency per line, and a full TOML parser would be one more
+//! dependency for a dev tool.
 
 use super::{Finding, PAGE, Tree, fenced};
 
@@ -11,7 +11,7 @@ const FENCE: &str = "```imports";
 /// A crate that any other may use in its tests.
 const FOR_TESTS: &str = "testkit";
 
-/// Each crate, with the line of the page it is on and what it may import.
+/// Each crate, with its line on the page and the crates it may import.
 struct Table(Vec<(usize, String, Vec<String>)>);
 
 pub(super) fn imports(tree: &Tree) -> Vec<Finding> {
@@ -154,7 +154,7 @@ struct Entry<'a> {
     line: usize,
 }
 
-/// The `name = rest` lines of the sections that `wanted` picks.
+/// The `name = rest` lines of the sections for which `wanted` holds.
 fn entries(text: &str, wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = Entry<'_>> {
     let mut section = "";
     text.lines().enumerate().filter_map(move |(index, line)| {

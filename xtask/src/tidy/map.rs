@@ -1,11 +1,11 @@
-//! Rules on ARCHITECTURE.md: short enough to be read, and every room on it.
+//! Rules on ARCHITECTURE.md: short enough to be read, and it names every top-level module (room).
 
 use super::{Finding, PAGE, PURE, Tree};
 
-/// One sitting; what does not fit belongs under docs/ or into a door.
+/// One sitting; what does not fit belongs under docs/ or into a module's header.
 const LINES: usize = 250;
 
-/// Crates whose rooms are on the map, beside the pure ones.
+/// Crates whose modules must be on the page, besides the pure ones.
 const MAPPED: &[&str] = &["crates/metamcp-engine"];
 
 pub(super) fn map(tree: &Tree) -> Vec<Finding> {
@@ -33,7 +33,7 @@ pub(super) fn map(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The top-level modules of the crates on the map, with the folder of their crate.
+/// The top-level modules of those crates, with the folder of their crate.
 fn rooms(tree: &Tree) -> impl Iterator<Item = (&str, &str)> {
     tree.rust().filter_map(|file| {
         let (folder, within) = super::in_crate(&file.path)?;
@@ -43,7 +43,7 @@ fn rooms(tree: &Tree) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// What stands between backticks, outside of fenced blocks.
+/// The contents of code spans, outside fenced blocks.
 fn code_spans(page: &str) -> Vec<&str> {
     let mut spans = Vec::new();
     let mut in_fence = false;

@@ -1,19 +1,20 @@
-//! The order of rooms inside the engine, which is one crate, so the compiler does not keep it.
+//! The layering of the top-level modules (rooms) inside the engine, which is one crate, so the compiler does not
+//! enforce it.
 //!
-//! ARCHITECTURE.md has a fenced block `rooms` with the floors from the top down, separated by lines or by `>`. A room
-//! imports rooms of lower floors, and rooms that share its floor. A room is a top-level module; tests may import what they like.
+//! ARCHITECTURE.md has a fenced block `rooms` with the layers (floors) from the top down, separated by lines or by `>`.
+//! A room imports rooms of lower floors, and rooms on its own floor. Tests may import anything.
 
 use std::collections::HashSet;
 
 use super::source::code_only;
 use super::{Finding, PAGE, Tree, fenced};
 
-/// The crate that has floors.
+/// The crate with floors.
 const SOURCE: &str = "crates/metamcp-engine/src/";
 
 const FENCE: &str = "```rooms";
 
-/// The rooms of each floor, the top one first, with the line of the page it is on.
+/// The rooms of each floor, from the top down, with the line of the page.
 struct Floors(Vec<(usize, Vec<String>)>);
 
 pub(super) fn rooms(tree: &Tree) -> Vec<Finding> {
@@ -78,7 +79,7 @@ impl Floors {
         self.0.iter().position(|(_, rooms)| rooms.iter().any(|known| known == room))
     }
 
-    /// What is not a room (a macro of the crate, say) has no floor and no opinion.
+    /// Anything that is not a room (a macro of the crate, say) has no floor and may be imported.
     fn may_import(&self, room: &str, wanted: &str) -> bool {
         match (self.floor(room), self.floor(wanted)) {
             (Some(from), Some(to)) => from <= to,
@@ -86,7 +87,7 @@ impl Floors {
         }
     }
 
-    /// The list and the disk know the same rooms, each once.
+    /// Checks that the list and the disk have the same rooms, each once.
     fn against<'a>(&self, on_disk: impl Iterator<Item = &'a str>) -> Vec<Finding> {
         let mut findings = Vec::new();
         let mut missing: Vec<&str> = on_disk.collect();
@@ -116,11 +117,11 @@ fn room_of(within: &str) -> &str {
     within.split('/').next().unwrap_or(within).trim_end_matches(".rs")
 }
 
-/// The top-level modules of its crate that a file names outside of tests, with the line; not its own room.
+/// The top-level modules of its crate that a file names outside tests, with the line; not its own.
 fn imported(text: &str, within: &str) -> Vec<(usize, String)> {
     let code = without_tests(&code_only(text));
     let room = room_of(within);
-    // As many steps up as a file is deep lead to the root: `super::` in `a.rs`, `super::super::` in `a/b.rs`.
+    // As many `super::` as the file is deep lead to the root: one in `a.rs`, two in `a/b.rs`.
     let depth = within.split('/').count();
     let mut found = Vec::new();
     for (at, opening) in paths(&code, depth) {
@@ -137,7 +138,7 @@ fn imported(text: &str, within: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Where a path from the root of the crate begins, and how long its beginning is.
+/// Where paths from the root of the crate begin, and the length of their prefix.
 fn paths(code: &str, depth: usize) -> Vec<(usize, usize)> {
     let begins =
         |at: usize| !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':');
@@ -150,7 +151,7 @@ fn paths(code: &str, depth: usize) -> Vec<(usize, usize)> {
         .collect()
 }
 
-/// The names right after `crate::`: one, or the first of each member of a group, with where each is.
+/// The names right after `crate::`: one, or the first of each member of a group, with their offsets.
 fn first_names(rest: &str) -> Vec<(usize, &str)> {
     let Some(group) = rest.strip_prefix('{') else {
         return name_at(rest, 0).into_iter().collect();
@@ -180,7 +181,8 @@ fn name_at(text: &str, at: usize) -> Option<(usize, &str)> {
     (end > 0).then_some((at, &name[..end]))
 }
 
-/// Files that are modules of tests only, as paths under `src/` without their ending: `a/tests` for `#[cfg(test)] mod tests;` in `a.rs`.
+/// Files that are test-only modules, as paths under `src/` without extension: `a/tests` for `#[cfg(test)] mod tests;`
+/// in `a.rs`.
 fn test_modules(text: &str, within: &str) -> Vec<String> {
     let code = code_only(text);
     let folder = within.trim_end_matches(".rs");
@@ -198,7 +200,7 @@ fn test_modules(text: &str, within: &str) -> Vec<String> {
         .collect()
 }
 
-/// The code with every item under `#[cfg(test)]` blanked; lines stay where they are.
+/// The code with every item under `#[cfg(test)]` blanked; line numbers stay the same.
 fn without_tests(code: &str) -> String {
     let mut kept = String::with_capacity(code.len());
     let mut from = 0;

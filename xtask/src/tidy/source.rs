@@ -1,13 +1,13 @@
-//! Rules on Rust source. Comments and strings are blanked first: to mention a thing is not to use it.
+//! Rules on Rust source. Comments and strings are blanked first: mentioning a thing is not using it.
 
 use super::{Finding, PURE, Tree, in_crate};
 
-/// Warned about beyond this many lines.
+/// Files with more lines get a warning.
 const SOFT_LINES: usize = 400;
-/// Refused beyond this many lines.
+/// Files with more lines are an error.
 const HARD_LINES: usize = 800;
 
-/// What a pure crate does not name, and what it does instead.
+/// What a pure crate must not name, and what to do instead.
 const IMPURE: &[(&str, &str)] = &[
     ("tokio", "act in the engine, decide here"),
     ("std::fs", "read and write files in the engine"),
@@ -19,7 +19,7 @@ const IMPURE: &[(&str, &str)] = &[
     ("getrandom", "be given the random number"),
 ];
 
-/// Words that say nothing about the thing they name. The field's own words, handler or proxy, say something.
+/// Words that say nothing about what they name. Terms of the field, handler or proxy, do say something.
 const EMPTY_WORDS: &[&str] = &["helper", "helpers", "util", "utils", "misc"];
 
 pub(super) fn purity(tree: &Tree) -> Vec<Finding> {
@@ -185,14 +185,14 @@ fn words(name: &str) -> Vec<String> {
             words.push(String::new());
         }
         if let Some(word) = words.last_mut() {
-            // Case inside a word is what tells words apart, so it is lowered at the end.
+            // Case separates the words, so it is lowered only at the end.
             word.push(character);
         }
     }
     words.into_iter().map(|word| word.to_lowercase()).filter(|word| !word.is_empty()).collect()
 }
 
-/// Whether a line names a path as a whole: `std::env` but not `std::envy`, `tokio` but not `tokio_like`.
+/// Whether a line contains a path as a whole: `std::env` but not `std::envy`, `tokio` but not `tokio_like`.
 fn names_path(line: &str, name: &str) -> bool {
     line.match_indices(name).any(|(at, _)| {
         let part = |c: char| c.is_alphanumeric() || c == '_';
@@ -204,7 +204,7 @@ fn names_path(line: &str, name: &str) -> bool {
     })
 }
 
-/// The lines of the code, where `use std::{env, fs}` also reads as `std::env std::fs`.
+/// The lines of the code, with `use std::{env, fs}` also spelled as `std::env std::fs`.
 fn spelled_out(code: &str) -> Vec<(usize, String)> {
     let mut lines: Vec<(usize, String)> =
         code.lines().enumerate().map(|(index, line)| (index + 1, line.to_owned())).collect();
@@ -233,7 +233,7 @@ fn spelled_out(code: &str) -> Vec<(usize, String)> {
     lines
 }
 
-/// The attributes that begin with `opening`, whole, with the line they start on.
+/// The complete attributes that begin with `opening`, with their first line.
 fn attributes<'a>(code: &'a str, opening: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
     code.match_indices(opening).map(move |(at, _)| {
         let mut depth = 0_usize;
@@ -252,7 +252,7 @@ fn attributes<'a>(code: &'a str, opening: &'a str) -> impl Iterator<Item = (usiz
     })
 }
 
-/// The source with comments, strings and characters replaced by spaces; lines stay where they are.
+/// The source with comments, strings and character literals replaced by spaces; line numbers stay the same.
 pub(super) fn code_only(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
@@ -269,7 +269,7 @@ pub(super) fn code_only(text: &str) -> String {
     code
 }
 
-/// How many bytes of a comment, string or character begin here; zero where code begins.
+/// The length in bytes of a comment, string or character literal that begins here; zero where code begins.
 fn not_code(rest: &str, before: Option<char>) -> usize {
     let in_word = before.is_some_and(|c| c.is_alphanumeric() || c == '_');
     if rest.starts_with("//") {
@@ -332,7 +332,7 @@ fn quoted(rest: &str, quote: char) -> usize {
     rest.len()
 }
 
-/// `'a'` is a character, `'a` is a lifetime.
+/// `'a'` is a character literal, `'a` is a lifetime.
 fn character(rest: &str) -> usize {
     let mut following = rest.chars().skip(1);
     match (following.next(), following.next()) {

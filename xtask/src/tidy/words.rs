@@ -1,4 +1,4 @@
-//! Rules on what any tracked file may say, and on which pages stand at the root.
+//! Rules on the text of all tracked files, and on which pages are at the root.
 
 use super::{Finding, Tree};
 
@@ -24,7 +24,7 @@ const HOSTS: &[&str] = &[
     concat!("index.", "crates.io"),
 ];
 
-/// Folders that exist on somebody's machine only.
+/// Folders that exist only on somebody's machine.
 const HOMES: &[&str] = &[concat!("/ho", "me/"), concat!("/Us", "ers/"), concat!("\\Us", "ers\\")];
 const FOLDERS: &[&str] = &[
     concat!("/ro", "ot/"),
@@ -35,10 +35,10 @@ const FOLDERS: &[&str] = &[
     concat!("/tmp/", "target-"),
 ];
 
-/// Owners of a home that stand for the reader.
+/// User names of home folders that are placeholders.
 const NOBODY: &[&str] = &["you", "user", "me", "alice", "bob", "ada", "someone"];
 
-/// Cargo writes its index into its lock file, whatever we think of it.
+/// Cargo writes its index into its lock file; we cannot change that.
 const NOT_OURS: &[&str] = &["Cargo.lock", "fuzz/Cargo.lock"];
 
 pub(super) fn places(tree: &Tree) -> Vec<Finding> {
@@ -79,7 +79,7 @@ pub(super) fn places(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// A host name stands alone: a longer name that ends or begins the same is another host.
+/// A host name must match as a whole: a longer name with the same beginning or end is another host.
 fn names_host(line: &str, host: &str) -> bool {
     line.match_indices(host).any(|(at, _)| {
         let before = line[..at].chars().next_back();

@@ -1,7 +1,7 @@
-//! One container from start to end, in a process of the gateway's: it looks to the gateway like any other worker.
+//! One container from start to end, in a child process of the gateway that looks like any other worker to it.
 //!
-//! What arrives on the socket goes to `docker run`, what that says goes back. Whatever stands in the way
-//! is told as a worker tells it, as a layer that is not to be had, so that the gateway refuses with the reason.
+//! Data from the socket goes to `docker run`, and its output goes back. Any failure is reported as a worker reports it,
+//! as a layer that is missing, so that the gateway refuses with the reason.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -23,22 +23,23 @@ use super::{
     run_arguments, words,
 };
 
-/// How long a container is waited for that is not there: its start may have been cut off just before the engine made it.
+/// How long to wait for a container that does not exist: its start may have been interrupted just before the engine
+/// made it.
 const LATE: Duration = Duration::from_secs(5);
 
-/// How often is looked for it.
+/// Polling interval for it.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// How long the engine may take to remove a container; it gives what runs in it some seconds to end.
+/// How long the engine may take to remove a container; it gives the processes in it some seconds to exit.
 const REMOVAL: Duration = Duration::from_secs(30);
 
-/// What a sweeper is told whose container was seen, so that one that is not there need not be waited for.
+/// Tells the sweeper that the container existed, so that it need not wait for a missing one.
 const WAS_THERE: &[u8] = b"!";
 
-/// Bytes copied at once.
+/// Buffer size for copying.
 const PIECE: usize = 64 * 1024;
 
-/// What the client of an engine reads to find the engine, and itself.
+/// The variables that the engine's client needs to find the engine and its own files.
 pub const VARIABLES: [&str; 9] = [
     "PATH",
     "HOME",
@@ -51,7 +52,7 @@ pub const VARIABLES: [&str; 9] = [
     "DOCKER_API_VERSION",
 ];
 
-/// How this binary is made a worker, and a sweeper.
+/// The first arguments that make this binary a worker or a sweeper.
 #[derive(Debug, Clone, Copy)]
 pub struct Subcommands {
     /// The first argument of a worker.
@@ -60,14 +61,14 @@ pub struct Subcommands {
     pub sweeper: &'static str,
 }
 
-/// Runs one container and returns the exit code of the process. `args`: the program to ask, and the image.
+/// Runs one container and returns the exit code of the process. `args`: the engine's client program, and the image.
 pub fn relay_main(mut args: impl Iterator<Item = OsString>, own: Subcommands) -> i32 {
     let Some(socket) = socket() else { return 1 };
     let (program, image) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let told = Container {
         name: &format!("metamcp-{}", std::process::id()),
         image: &image.to_string_lossy(),
-        // As the engine finds it: the link by which we were started is ours alone.
+        // The path that the engine can resolve: the link by which we were started works only for us.
         program: &std::env::current_exe().unwrap_or_default(),
         args: &[own.worker, IN_CONTAINER],
         bounds: Bounds::default(),
@@ -79,16 +80,16 @@ pub fn relay_main(mut args: impl Iterator<Item = OsString>, own: Subcommands) ->
     0
 }
 
-/// Waits until whoever started it is gone, then removes the container. `args`: the program to ask, and the name.
+/// Waits until its parent is gone, then removes the container. `args`: the engine's client program, and the name.
 pub fn sweeper_main(mut args: impl Iterator<Item = OsString>) -> i32 {
     let (program, name) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
-    // What is read before the end, if anything, is that the container was there.
+    // Any input before the end means that the container existed.
     let was_there = io::copy(&mut io::stdin().lock(), &mut io::sink()).is_ok_and(|read| read > 0);
     let late = if was_there { Duration::ZERO } else { LATE };
     i32::from(!swept(Path::new(&program), &name.to_string_lossy(), late))
 }
 
-/// Removes a container, and if it is not there once more for as long as it may come `late`; whether it was removed.
+/// Removes a container, retrying for up to `late` while it does not exist; whether it was removed.
 pub(super) fn swept(program: &Path, name: &str, late: Duration) -> bool {
     let began = now();
     loop {
@@ -100,8 +101,8 @@ pub(super) fn swept(program: &Path, name: &str, late: Duration) -> bool {
     }
 }
 
-/// Whether the engine says that it removed the container: by its name. Whether one that is not there is an error, its
-/// versions disagree about.
+/// Whether the engine confirms the removal by printing the name. Engine versions disagree on whether a missing
+/// container is an error.
 fn removed(program: &Path, name: &str) -> bool {
     let child = command(program)
         .args(kill_arguments(name))
@@ -119,7 +120,7 @@ fn socket() -> Option<UnixStream> {
     io::stdin().as_fd().try_clone_to_owned().ok().map(UnixStream::from)
 }
 
-/// Starts the container and whoever removes it.
+/// Starts the container and its sweeper.
 fn start(program: &Path, told: &Container<'_>, own: Subcommands) -> Result<(Child, Child), String> {
     find(program, PATIENCE).map_err(|refused| refused.to_string())?;
     let is_here = command(program)
@@ -142,7 +143,7 @@ fn start(program: &Path, told: &Container<'_>, own: Subcommands) -> Result<(Chil
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // What ends us must not end it.
+        // A signal that kills us must not kill it.
         .process_group(0)
         .spawn()
         .map_err(|error| error.to_string())?;
@@ -156,11 +157,11 @@ fn start(program: &Path, told: &Container<'_>, own: Subcommands) -> Result<(Chil
     Ok((container, sweeper))
 }
 
-/// Copies both ways until either side ends, and waits for the container to be gone.
+/// Copies in both directions until either side ends, then waits for the container to be removed.
 fn carry(socket: &UnixStream, mut container: Child, mut sweeper: Child) {
     let (input, output) = (container.stdin.take(), container.stdout.take());
     if let (Some(mut input), Ok(mut from)) = (input, socket.try_clone()) {
-        // It ends with the socket; the container's input ends with it.
+        // This ends with the socket, and closes the container's input.
         thread::spawn(move || copy(&mut from, &mut input));
     }
     let said = output.map_or(0, |mut output| copy(&mut output, &mut &*socket));
@@ -171,15 +172,15 @@ fn carry(socket: &UnixStream, mut container: Child, mut sweeper: Child) {
     socket.shutdown(Shutdown::Both).ok();
     container.kill().ok();
     container.wait().ok();
-    // Closed at the end of this, which is what it waits for.
+    // Dropping it at the end of this block closes the pipe, which the sweeper waits for.
     if let Some(mut told) = sweeper.stdin.take().filter(|_| said > 0) {
-        // One that is gone needs no word.
+        // A sweeper that is gone needs no message.
         told.write_all(WAS_THERE).ok();
     }
     sweeper.wait().ok();
 }
 
-/// Copies as it comes; how much it was.
+/// Copies data as it arrives; returns the number of bytes.
 fn copy(from: &mut impl Read, to: &mut impl Write) -> u64 {
     let mut piece = vec![0; PIECE];
     let mut all = 0;

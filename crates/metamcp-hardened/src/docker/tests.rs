@@ -79,7 +79,7 @@ fn words_that_would_be_read_as_something_else_are_refused() {
     }
 }
 
-/// A program that answers as the text says, in place of `docker`.
+/// A shell script in place of `docker`.
 fn program(folder: &tempfile::TempDir, body: &str) -> PathBuf {
     let path = folder.path().join("docker");
     fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
@@ -87,7 +87,7 @@ fn program(folder: &tempfile::TempDir, body: &str) -> PathBuf {
     path
 }
 
-/// What [`find`] says, without the folder of the test.
+/// The message of [`find`], without the folder of the test.
 fn told(body: &str, patience: Duration) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = program(&folder, body);
@@ -127,7 +127,7 @@ fn an_engine_is_found_or_refused_in_words() {
 fn a_container_that_comes_late_is_removed() {
     let folder = tempfile::tempdir().unwrap();
     let asked = folder.path().join("asked");
-    // It is there from the third time on; before that, new versions say so without a failure.
+    // It exists from the third call on; before that, newer versions report that without a failure.
     let body = format!(
         "echo x >> {0}; [ $(wc -l < {0}) -ge 3 ] && echo $4 || echo 'Error: No such container' >&2",
         asked.display()

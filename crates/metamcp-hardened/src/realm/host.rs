@@ -1,4 +1,4 @@
-//! The functions the module imports, and what it may point at.
+//! The functions the module imports, and bounds checks on its pointers.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use wasmtime::{AsContext, Caller, Error, Linker, Memory, ResourceLimiter, Result
 
 use super::{MEMORY, Natives};
 
-/// The worker's side of one module.
+/// The host's state for one module.
 pub(super) struct StoreData<N> {
     pub(super) natives: N,
     memory: Option<Memory>,
@@ -14,7 +14,7 @@ pub(super) struct StoreData<N> {
     most: usize,
 }
 
-/// How a script ended, in the pieces in which the module says it.
+/// How a script ended, in the pieces in which the module reports it.
 #[derive(Debug, Default)]
 pub(super) struct ReportedEnd {
     pub(super) value: String,
@@ -37,7 +37,7 @@ impl<N> StoreData<N> {
         self.memory.expect("the memory is remembered when the module is loaded")
     }
 
-    /// Bounds the module's memory, all of it.
+    /// Limits the module's memory, all of it.
     pub(super) fn allow(&mut self, most: usize) {
         self.most = most.min(MEMORY);
     }
@@ -46,7 +46,7 @@ impl<N> StoreData<N> {
         std::mem::take(&mut self.reported_end)
     }
 
-    /// Where in the memory a text stands, if all of it is inside.
+    /// The range of a text in the memory, if it is entirely inside.
     pub(super) fn room(
         &self,
         store: impl AsContext,
@@ -64,7 +64,7 @@ impl<N> ResourceLimiter for StoreData<N> {
     }
 
     fn table_growing(&mut self, current: usize, _: usize, _: Option<usize>) -> Result<bool> {
-        // It is made once, with the functions that are called through it.
+        // The table is created once, with the functions called through it.
         Ok(current == 0)
     }
 }
@@ -172,7 +172,7 @@ fn range<N>(caller: &Caller<'_, StoreData<N>>, address: u32, length: u32) -> Res
     }
 }
 
-/// A text of the script. What is not UTF-8 in it (halves of surrogate pairs) is replaced.
+/// A string of the script. Invalid UTF-8 in it (halves of surrogate pairs) is replaced.
 fn string<N>(caller: &Caller<'_, StoreData<N>>, address: u32, length: u32) -> Result<String> {
     let range = range(caller, address, length)?;
     let bytes = &caller.data().memory().data(caller)[range];

@@ -1,4 +1,4 @@
-//! The module that is built in, made ready to be called.
+//! The built-in module, loaded and instantiated.
 
 use std::sync::OnceLock;
 
@@ -8,10 +8,10 @@ use super::host::{self, StoreData};
 use super::{Natives, tick};
 use crate::tuning;
 
-/// The compiled module as `cargo xtask hardened` made it; `build.rs` compared its checksum.
+/// The compiled module as `cargo xtask hardened` made it; `build.rs` verified its checksum.
 static MODULE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/engine.cwasm"));
 
-/// A fresh instance with all of its memory, and nothing of anybody's script in it.
+/// A fresh instance with its full memory, and nothing of any script in it.
 pub(super) fn instance<N: Natives + 'static>(
     natives: N,
 ) -> Result<(Store<StoreData<N>>, Instance)> {
@@ -35,7 +35,7 @@ pub(super) fn instance<N: Natives + 'static>(
     Ok((store, instance))
 }
 
-/// Loaded once in a process. A worker runs one script; tests run many.
+/// Loaded once per process. A worker runs one script; tests run many.
 fn module() -> Result<&'static Module> {
     static LOADED: OnceLock<Module> = OnceLock::new();
     if let Some(module) = LOADED.get() {

@@ -1,18 +1,18 @@
-//! The clock that stops a script which never looks at one.
+//! The clock that stops a script which never yields.
 //!
-//! Compiled code compares a counter of the runtime at every loop and every call, so whoever moves the
-//! counter interrupts it, whatever function of the engine it is in. A thread could, but a worker must have
-//! none: the lockdown binds the thread it is applied to. The kernel can, by a signal for every few
-//! milliseconds of processor time; a worker that waits gets none.
+//! Compiled code checks a counter of the runtime (its epoch) at every loop and every call, so incrementing the counter
+//! interrupts it, whatever function of the engine it is in. A thread could do that, but a worker must have none: the
+//! lockdown binds the thread it is applied to. The kernel can, by a signal for every few milliseconds of CPU time; a
+//! worker that waits gets none.
 
 use std::sync::OnceLock;
 
 use wasmtime::Engine;
 
-/// The engine whose counter is moved. There is one in a process.
+/// The engine whose epoch is incremented. There is one per process.
 static ENGINE: OnceLock<Engine> = OnceLock::new();
 
-/// Begins to count. The timer lives as long as the process.
+/// Starts the timer, which lives as long as the process.
 #[cfg(target_os = "linux")]
 #[expect(
     unsafe_code,
@@ -45,7 +45,7 @@ pub(super) fn start(engine: &Engine) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Begins to count, by a thread: where there is no lockdown, nothing speaks against one.
+/// Starts a thread as the timer: without a lockdown, nothing speaks against one.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn start(engine: &Engine) -> wasmtime::Result<()> {
     if ENGINE.set(engine.clone()).is_err() {

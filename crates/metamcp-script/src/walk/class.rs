@@ -8,7 +8,7 @@ use oxc_span::{GetSpan, Span};
 use super::{Walk, end, start};
 use crate::scan;
 
-/// Words before a member or parameter that say nothing at run time.
+/// Modifiers of a member or parameter that have no effect at run time.
 const MODIFIERS: [&str; 7] =
     ["public", "private", "protected", "readonly", "override", "abstract", "declare"];
 
@@ -85,8 +85,8 @@ impl Walk<'_> {
         self.visit_function(&it.value, oxc_syntax::scope::ScopeFlags::Function);
     }
 
-    /// Blanks the modifiers between two places. Where a member of a class begins with one, a semicolon keeps
-    /// what follows, such as a bracket or a star, from joining the member before.
+    /// Blanks the modifiers between two offsets. Where a class member begins with one, a semicolon keeps what follows,
+    /// such as a bracket or a star, from joining the member before.
     pub(super) fn blank_modifiers(&mut self, from: usize, to: usize, is_member: bool) {
         for (index, (at, word)) in scan::words(self.source, from, to).into_iter().enumerate() {
             if MODIFIERS.contains(&word) {
@@ -105,14 +105,14 @@ impl Walk<'_> {
             if computed {
                 at = scan::next_is(self.source, at, "]").map_or(at, |bracket| bracket + 1);
             }
-            // One of them, and which one does not matter.
+            // One of them; which one does not matter.
             if !self.blank_sign(at, "?") {
                 self.blank_sign(at, "!");
             }
         }
     }
 
-    /// The value of a field is a function of its own: `arguments` and `this` are not those outside.
+    /// The value of a field is a function scope of its own: `arguments` and `this` are not those outside.
     fn field_value(&mut self, value: &Expression<'_>) {
         self.scopes.enter(true);
         self.visit_expression(value);

@@ -7,7 +7,7 @@ use oxc_span::GetSpan;
 use super::{Walk, end, start};
 use crate::scan;
 
-/// The enum whose values are being read: a bare member name in them means that member.
+/// The enum whose values are being visited: a bare member name in them means that member.
 pub(super) struct Members {
     name: String,
     known: Vec<String>,
@@ -28,7 +28,7 @@ impl Walk<'_> {
             format!("var {name};(function({name}){{"),
         );
         let outer = self.enumeration.replace(Members { name: name.to_owned(), known: Vec::new() });
-        // What a member without a value counts on from.
+        // The value from which a member without an initializer counts on.
         let mut next = "0".to_owned();
         for member in &it.body.members {
             let quoted = quote(&member.id.static_name());
@@ -60,7 +60,7 @@ impl Walk<'_> {
         self.edits.replace(end(body) - 1, end(body), format!("}})({name}||({name}={{}}));"));
     }
 
-    /// A bare name that is a member of the enum at hand gets the enum in front.
+    /// Qualifies a bare name that is a member of the current enum.
     pub(super) fn qualify_member(&mut self, it: &IdentifierReference<'_>) -> bool {
         let Some(members) = &self.enumeration else { return false };
         let known = members.known.iter().any(|known| *known == it.name.as_str());
@@ -71,7 +71,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a value is text, which has no way back from value to name.
+/// Whether a value is a string, which has no reverse mapping from value to name.
 fn is_text(value: &Expression<'_>) -> bool {
     match value.get_inner_expression() {
         Expression::StringLiteral(_) | Expression::TemplateLiteral(_) => true,

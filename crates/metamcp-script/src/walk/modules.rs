@@ -1,4 +1,4 @@
-//! Imports, exports and namespaces: types of them go, the word `export` goes, modules are refused.
+//! Imports, exports and namespaces: type-only ones and the `export` keyword are removed, modules are rejected.
 
 use oxc_ast::ast::*;
 use oxc_ast_visit::Visit;
@@ -41,7 +41,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Where it stands last, `ending` makes it the value; here only its words go.
+    /// If it is last, `ending` returns it as the value; here only its keywords are removed.
     pub(super) fn export_default(&mut self, it: &ExportDefaultDeclaration<'_>) {
         match &it.declaration {
             ExportDefaultDeclarationKind::TSInterfaceDeclaration(_) => return self.remove(it.span),

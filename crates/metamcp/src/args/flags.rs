@@ -1,4 +1,4 @@
-//! The flags of the settings, made from their table.
+//! The settings' flags, generated from the table of settings.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgMatches, Command, ValueHint};
@@ -6,10 +6,10 @@ use metamcp_config::settings::{Given, Kind, LogLevel, Origin, SETTINGS, Setting,
 
 /// Shown by `-h` too; the rest only by `--help`.
 const OFTEN_NEEDED: &[&str] = &["config", "log-level"];
-/// Shown by `serve -h` as well: what one looks for there.
+/// Also shown by `serve -h`: what people usually look for there.
 const FOR_SERVING: &[&str] =
     &["config", "log-level", "transport", "host", "port", "toolset", "surface"];
-/// Commands that read no configuration, and the one that only holds others.
+/// Commands that read no configuration, and `config`, which only groups others.
 const NO_CONFIG: &[&str] = &["demo", "completions", "schema", "docs", "config", "version"];
 /// Shown in the help of every other subcommand.
 const EVERYWHERE: &[&str] = &["config", "home", "log-level"];
@@ -21,7 +21,7 @@ pub(crate) struct SettingFlags {
 }
 
 impl SettingFlags {
-    /// How loud the log is by `-v` and `-q`; a level that was named goes before them.
+    /// Sets the log level from `-v` and `-q`; an explicit `--log-level` takes precedence.
     pub(super) fn loudness(&mut self, verbose: u8, quiet: bool) {
         let (level, name) = match (verbose, quiet) {
             (0, false) => return,
@@ -69,8 +69,8 @@ impl clap::Args for SettingFlags {
     }
 }
 
-/// Settings' flags work in every place; below the top level most are left out of the help, which would drown in them.
-/// Only commands that are wanted are looked at: there are many, and one of them is used.
+/// Settings' flags work on every command; below the top level most are hidden from the help, which they would flood.
+/// Only the wanted commands are filled in: there are many, and a run uses one.
 pub(super) fn settle(command: Command, is_wanted: &dyn Fn(&str) -> bool) -> Command {
     let names: Vec<String> =
         command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
@@ -125,12 +125,12 @@ fn flag(setting: &'static Setting) -> Arg {
         .long_help(format!("{}\n[{}]", help(setting), notes.join(", ")))
 }
 
-/// What is off can be turned on by its name alone; `--flag=false` still says the opposite.
+/// A switch that is off by default needs no value to turn it on; `--flag=false` still turns it off.
 pub(super) fn is_bare(setting: &Setting) -> bool {
     setting.default == Some(Value::Switch(false))
 }
 
-/// The words are listed by name; what they mean is in the reference.
+/// The possible values are listed by name; the reference explains them.
 fn help(setting: &Setting) -> String {
     match setting.kind {
         Kind::Word(_) | Kind::Switch => {

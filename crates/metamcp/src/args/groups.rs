@@ -1,4 +1,4 @@
-//! The commands by what one does with them: the list in `metamcp --help`.
+//! The commands grouped by purpose: the list in `metamcp --help`.
 
 use clap::Command;
 use clap::builder::StyledStr;
@@ -19,10 +19,10 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
     ("More", &["serve", "demo", "completions", "version", "help"]),
 ];
 
-/// What `help` does, whose command clap makes itself.
+/// The summary of `help`, a command that clap generates.
 const HELP: &str = "Explain a command, with examples";
 
-/// The template of the help: the commands by group, then the options.
+/// The help template: the commands by group, then the options.
 pub(super) fn template(command: &Command) -> StyledStr {
     let styles = command.get_styles();
     let (header, literal) = (styles.get_header(), styles.get_literal());

@@ -1,13 +1,13 @@
-//! A command line that cannot be read, for those who asked for JSON: clap itself writes for people only.
+//! Usage errors as JSON: clap itself formats them for people only.
 
 use std::ffi::OsString;
 
-/// Whether a command line that cannot be read asks for JSON: the word stands in it, and not in what is passed on.
+/// Whether an invalid command line requests JSON: `--json` occurs before any `--`.
 pub(crate) fn asks_for_json(mut arguments: impl Iterator<Item = OsString>) -> bool {
     arguments.find(|word| word == "--json" || word == "--").is_some_and(|word| word == "--json")
 }
 
-/// What is wrong and what was meant, in one line and without the usage.
+/// The error and its suggestion on one line, without the usage.
 pub(crate) fn what_is_wrong(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);

@@ -1,6 +1,6 @@
-//! The command lines that clients start a gateway with, read without clap: settings and nothing else. Building a parser
-//! for two dozen commands takes longer than everything else before the first answer, and a megabyte of memory that stays.
-//! What is not understood here, mistakes included, is clap's.
+//! The fast path for the command lines that clients start a gateway with: settings and nothing else, parsed without
+//! clap. Building a parser for two dozen commands takes longer than everything else before the first response, and a
+//! megabyte of memory that is never freed. Anything not recognized here, mistakes included, is left to clap.
 
 use std::ffi::OsString;
 
@@ -8,7 +8,7 @@ use metamcp_config::settings::{Given, Origin, SETTINGS, Setting, Value};
 
 use super::flags;
 
-/// The settings of a line that serves and says nothing else, in the order of their table.
+/// The settings of a command line that serves and has nothing else, in the order of their table.
 pub(super) fn serving(words: &[OsString]) -> Option<Vec<Given>> {
     let mut words = words.iter().map(|word| word.to_str());
     let mut found: Vec<(usize, Value)> = Vec::new();
@@ -29,7 +29,7 @@ pub(super) fn serving(words: &[OsString]) -> Option<Vec<Given>> {
             None if flags::is_bare(&SETTINGS[place]) => "true",
             None => words.next()??,
         };
-        // A value that looks like a flag is most likely a forgotten value, and one given twice a mistake.
+        // A value that looks like a flag is most likely a forgotten value, and a flag given twice is a mistake.
         let is_doubtful = joined.is_none() && text.starts_with('-');
         if is_doubtful || found.iter().any(|(taken, _)| *taken == place) {
             return None;

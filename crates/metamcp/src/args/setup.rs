@@ -105,12 +105,12 @@ pub(crate) struct ScopeArgs {
 }
 
 impl ScopeArgs {
-    /// As if it was given with `--scope`.
+    /// The same as `--scope`.
     pub(crate) fn of(scope: Scope) -> ScopeArgs {
         ScopeArgs { scope: Some(scope), project: false }
     }
 
-    /// The file that was asked for, if one was.
+    /// The file chosen on the command line, if any.
     pub(crate) fn wanted(self) -> Option<Scope> {
         if self.project { Some(Scope::Project) } else { self.scope }
     }
@@ -226,7 +226,7 @@ pub(crate) struct AddArgs {
 }
 
 impl AddArgs {
-    /// A flag of ours among the words of the command. Whoever means the command's own says so with `--`.
+    /// A flag of ours among the words of the command. To pass it to the command itself, write `--` first.
     pub(super) fn swallowed(&self) -> Option<&str> {
         const OWN: [&str; 7] =
             ["--dry-run", "--json", "--force", "--scope", "--project", "--header", "--env"];
@@ -235,7 +235,7 @@ impl AddArgs {
     }
 }
 
-/// A line of `add` whose address stands where a command would: it becomes `--url`, so that flags behind it are ours and
+/// A line of `add` with a URL where a command would be: the URL becomes `--url`, so that flags after it are ours and
 /// not arguments of a program.
 pub(super) fn addresses_named(arguments: &[OsString]) -> Vec<OsString> {
     let mut words = arguments.to_vec();
@@ -246,7 +246,7 @@ pub(super) fn addresses_named(arguments: &[OsString]) -> Vec<OsString> {
         word.starts_with("http://") || word.starts_with("https://")
     };
     let is_flag = |word: &OsString| word.to_string_lossy().starts_with('-');
-    // The name comes first; what stands behind a flag is most likely its value.
+    // The name comes first; what follows a flag is most likely its value.
     let place = (add + 2..end).find(|&at| is_address(&words[at]) && !is_flag(&words[at - 1]));
     if let Some(place) = place {
         words.insert(place, "--url".into());

@@ -27,7 +27,7 @@ fn every_command_is_in_exactly_one_group_of_the_help() {
     let command = command();
     let visible = command.get_subcommands().filter(|command| !command.is_hide_set());
     let mut commands: Vec<&str> = visible.map(clap::Command::get_name).collect();
-    // clap makes this one itself.
+    // clap generates this one.
     commands.retain(|name| *name != "help");
     commands.push("help");
     let mut grouped: Vec<&str> =
@@ -37,7 +37,7 @@ fn every_command_is_in_exactly_one_group_of_the_help() {
     assert_eq!(grouped, commands);
 }
 
-/// Lines broken by hand are broken once more where a terminal is narrower, and read like a poem.
+/// Lines broken by hand are broken again on a narrower terminal, and look ragged.
 #[test]
 fn help_is_wrapped_once() {
     fn look(command: &clap::Command) {
@@ -126,7 +126,7 @@ fn no_subcommand_is_serving() {
     ));
 }
 
-/// Two readers of one line say the same, or only one of them says anything.
+/// Both parsers agree on a line, or only clap parses it.
 #[test]
 fn a_line_read_quickly_is_read_as_by_clap() {
     let words =

@@ -1,4 +1,4 @@
-//! The arguments of the commands that deal with servers and tools as they are: list, tools, get, search, call, run.
+//! The arguments of the commands that use servers and tools: list, tools, get, search, call, run.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
-//! `metamcp add NAME` without a command: a server of the list inside metamcp or of a registry, by its name.
-//! Owns: the prompts on the way.      Never: installs without approval, what is refused, or what lacks a value.
+//! `metamcp add NAME` without a command: installs a server from the built-in list or a registry, by its name.
+//! Owns: its prompts.      Never: installs without approval, what is refused, or what lacks a value.
 //! In: a name and values.  Out: an installed server, pinned and sandboxed; or what is missing, by name.
-//! Tests: `tests/real/provision.rs`, and `tests/config/first.rs` for what it says.
+//! Tests: `tests/real/provision.rs`, and `tests/config/first.rs` for its messages.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -20,7 +20,7 @@ use crate::exit::{Exit, misuse};
 use crate::render::visible;
 use crate::{progress, prompt};
 
-/// Most servers of one name that are told apart for the user.
+/// Most servers listed when a name is ambiguous.
 const SHOWN: usize = 10;
 
 /// Installs a server by its name, after approval.
@@ -72,11 +72,11 @@ pub(crate) fn add(loaded: &Loaded, args: &AddArgs, out: &mut dyn Write) -> anyho
 struct Done {
     candidate: Candidate,
     plan: Plan,
-    /// As it may be shown.
+    /// Redacted for display.
     argv: Vec<String>,
 }
 
-/// Nothing if the person said no.
+/// `None` if the person declined.
 async fn carry_out(
     loaded: &Loaded,
     provisioner: &Provisioner,
@@ -124,7 +124,7 @@ async fn carry_out(
     Ok(Some(Done { candidate, plan, argv }))
 }
 
-/// The one server that is meant.
+/// The one server with that name.
 async fn found(provisioner: &Provisioner, name: &str) -> anyhow::Result<Candidate> {
     let (mut all, notes) = provisioner.named(name).await;
     if all.len() == 1 {
@@ -157,14 +157,14 @@ async fn found(provisioner: &Provisioner, name: &str) -> anyhow::Result<Candidat
     )))
 }
 
-/// Names that servers have here already.
+/// Names already in use.
 fn taken(loaded: &Loaded, provisioner: &Provisioner) -> BTreeSet<String> {
     let configured = loaded.config.servers.iter().map(|server| server.name.clone());
     let installed = provisioner.store.records().into_iter().map(|record| record.plan.server);
     configured.chain(installed).collect()
 }
 
-/// The values the server needs: as given, then from a person where there is one to ask.
+/// The values the server needs: from the command line, then from prompts where there is a terminal.
 fn values(
     plan: &Plan,
     args: &AddArgs,

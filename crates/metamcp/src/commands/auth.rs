@@ -1,4 +1,4 @@
-//! `metamcp auth`: signing in to remote servers with OAuth, and out again.
+//! `metamcp auth`: signing in to remote servers with OAuth, and signing out.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -18,7 +18,6 @@ use crate::exit::{Exit, OrMisuse, misuse};
 use crate::progress;
 use crate::render::visible;
 
-/// Runs one of them.
 pub(crate) fn run(
     loaded: &Loaded,
     command: &AuthCommand,
@@ -43,7 +42,7 @@ async fn log_in(loaded: &Loaded, args: &LoginArgs, out: &mut dyn Write) -> anyho
         return logged_in(&login, args, out).await;
     }
     let started = login::start(&login).await?;
-    // Whatever it is, it was put together from parts; only a browser may get it, and no shell ever.
+    // The address was assembled from parts; only a browser may get it, never a shell.
     let address = Address::parse(&started.address).context("the address cannot be opened")?;
     if !address.is_confidential() {
         bail!("the address to sign in at is not encrypted: {}", visible(&address.origin()));
@@ -131,19 +130,19 @@ async fn status(
     Ok(Exit::Success)
 }
 
-/// How a login stands, in words.
+/// The state of a sign-in, as text.
 pub(crate) enum LoginSummary {
     /// Nothing to do.
     Fine(String),
-    /// There is none, which may be fine.
+    /// Not signed in, which may be fine.
     Open(String),
-    /// There was one.
+    /// The sign-in expired.
     Ended(String),
-    /// What is kept of it cannot be read.
+    /// The stored token cannot be read.
     Unreadable(String),
 }
 
-/// The logins at every remote server that is in use.
+/// The sign-ins at every enabled remote server.
 pub(crate) fn login_summaries(loaded: &Loaded) -> anyhow::Result<Vec<(String, LoginSummary)>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let servers = loaded.config.servers.iter().filter(|server| server.is_enabled());
@@ -235,7 +234,7 @@ fn login_of<'a>(
     Ok((Login::new(address, options, &login_storage), options))
 }
 
-/// Opens a browser, if there is one. The address is one argument of one program.
+/// Opens a browser, if there is one. The address is passed as a single argument, without a shell.
 #[expect(clippy::disallowed_methods, reason = "the user's browser, which is no server")]
 fn open(address: &str) {
     let (program, arguments): (&str, &[&str]) = if cfg!(target_os = "macos") {
@@ -252,6 +251,6 @@ fn open(address: &str) {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    // Where there is none, the address was printed.
+    // Without a browser, the address was printed.
     drop(started);
 }

@@ -1,5 +1,5 @@
-//! `metamcp call`: one call through the same router as every other, its result on stdout.
-//! Owns: which tool a name alone means, the exit code of a result.      Never: guesses between two tools, prints a secret.
+//! `metamcp call`: one call through the same router as any other, its result on stdout.
+//! Owns: resolving a bare tool name, the exit code of a result.      Never: guesses between two tools, prints a secret.
 //! In: a tool and its arguments as typed.  Out: the result, or what is wrong with the call.
 //! Tests: `tests/config/tools.rs`; arguments in `call/pairs.rs`.
 
@@ -24,12 +24,11 @@ use crate::args::CallArgs;
 use crate::exit::{Exit, OrMisuse, misuse};
 use crate::render;
 
-/// Calls one tool.
 pub(crate) fn run(loaded: &Loaded, args: &CallArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let given = arguments(args.arguments.as_deref().unwrap_or("{}"))?;
     let pairs = Pairs::read(&args.pairs)?;
     let mut loaded = loaded.clone();
-    // A person waits for servers that start for the first time rather than asking again.
+    // A person prefers waiting for servers that start for the first time to repeating the command.
     let budget = &mut loaded.config.settings.timeouts.discover_budget;
     *budget = (*budget).max(gateway::PATIENCE);
     let finished = gateway::with(&loaded, async |gateway| {
@@ -52,8 +51,8 @@ pub(crate) fn run(loaded: &Loaded, args: &CallArgs, out: &mut dyn Write) -> anyh
     show(&result, args.json, out)
 }
 
-/// A tool with its server, where its name alone says enough. What is no such name and near none stays as it is: the call
-/// says why.
+/// Resolves a bare tool name to an id with its server. A name that is ambiguous, or unknown and close to none, is
+/// returned unchanged: the call then reports why.
 async fn whole_id(gateway: &Gateway, tool: &str) -> anyhow::Result<String> {
     let servers = gateway.router.servers();
     if tool.contains(':') || tool.starts_with('@') || servers.named(tool).is_some() {
@@ -61,7 +60,7 @@ async fn whole_id(gateway: &Gateway, tool: &str) -> anyhow::Result<String> {
     }
     gateway.catalog.loaded().await;
     if gateway.view.owners(tool).is_empty() {
-        // It may be a tool of a server that never listed any.
+        // It may be a tool of a server that has never listed its tools.
         list::first_lists(gateway, &|_| true).await;
     }
     match gateway.view.owners(tool).as_slice() {
@@ -86,7 +85,7 @@ async fn whole_id(gateway: &Gateway, tool: &str) -> anyhow::Result<String> {
     )))
 }
 
-/// What a tool takes. A server that never listed its tools is started, as the call would do next.
+/// A tool's input schema. A server that has never listed its tools is started, as the call would do next.
 async fn takes(gateway: &Gateway, id: &str) -> Option<(String, Value)> {
     let (server, tool) = split_id(id)?;
     gateway.view.make_known(server).await;
@@ -113,13 +112,13 @@ pub(crate) async fn make(gateway: &Gateway, name: &str, arguments: &Value) -> Fi
 }
 
 async fn made(gateway: &Gateway, name: &str, arguments: &Value) -> Finished {
-    // The tools meant here are the gateway's own, whatever clients are shown.
+    // This means the gateway's own tools, whichever tool surface clients see.
     let view = View { tool_surface: ToolSurface::Both, ..gateway.view.clone() };
     view.call_for_command(&json!({ "name": name, "arguments": arguments })).await
 }
 
-/// Prints a tool result: its text, or all of it as JSON. The exit code says how it went. What the gateway itself has to
-/// say about a call is no result, so its words go to stderr.
+/// Prints a tool result: its text, or all of it as JSON. The exit code reflects the outcome. Errors from the gateway
+/// itself are not results, so they go to stderr.
 pub(crate) fn show(result: &Value, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let code = result["structuredContent"]["code"].as_str().unwrap_or_default();
     let is_ours =
@@ -151,7 +150,7 @@ pub(crate) fn show(result: &Value, json: bool, out: &mut dyn Write) -> anyhow::R
         "shutting_down",
     ];
     let misnamed = ["server_not_found", "tool_not_found", "validation_input"];
-    // The tool never had a say in these.
+    // These never reached the tool.
     let kept_off = ["denied", "cancelled", "limit_exceeded", "internal"];
     Ok(if unavailable.contains(&code) {
         Exit::Unavailable
@@ -164,7 +163,7 @@ pub(crate) fn show(result: &Value, json: bool, out: &mut dyn Write) -> anyhow::R
     })
 }
 
-/// What the gateway has to say about a call, and what to do about it.
+/// Prints a gateway error and its hint.
 pub(crate) fn failure(out: &mut dyn Write, error: &Value) -> io::Result<()> {
     let said = |name: &str| error[name].as_str().map(|said| text::clean(said, usize::MAX));
     let label = render::styled(render::RED, "error");
@@ -172,7 +171,7 @@ pub(crate) fn failure(out: &mut dyn Write, error: &Value) -> io::Result<()> {
     render::hint(out, said("hint").as_deref())
 }
 
-/// One piece of content on a terminal: text as it is but for control characters, the rest by kind and size.
+/// One content block on a terminal: text without control characters, anything else by kind and size.
 fn shown(content: &Value) -> String {
     let kind = content["type"].as_str().unwrap_or("?");
     match kind {

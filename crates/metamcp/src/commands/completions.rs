@@ -1,7 +1,7 @@
-//! `metamcp completions`: a small script for a shell, and the answers it asks for.
-//! Owns: the scripts, which argument is completed by what.      Never: starts a server, changes anything, says why it knows nothing.
-//! In: the words of a command line so far.  Out: candidates, one a line.
-//! Tests: below, and `tests/config/tools.rs` as a shell asks.
+//! `metamcp completions`: a small script for a shell, and the candidates it requests.
+//! Owns: the scripts, the source of each completion.      Never: starts a server, changes anything, reports errors.
+//! In: the words of a command line so far.  Out: candidates, one per line.
+//! Tests: below, and `tests/config/tools.rs` as a shell calls it.
 
 mod completion_source;
 
@@ -18,10 +18,9 @@ use self::completion_source::CompletionSource;
 use crate::args::{self, CompletionsArgs, Shell};
 use crate::exit::Exit;
 
-/// The variable by which a script asks. Its value is the shell.
+/// The variable that marks a call from a completion script. Its value is the shell.
 pub(crate) const VARIABLE: &str = "_METAMCP_COMPLETE";
 
-/// Prints the script.
 pub(crate) fn run(arguments: &CompletionsArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let script = match arguments.shell {
         Shell::Bash => BASH,
@@ -37,7 +36,7 @@ pub(crate) fn run(arguments: &CompletionsArgs, out: &mut dyn Write) -> anyhow::R
     Ok(Exit::Success)
 }
 
-/// Answers a script: `words` is the line up to the cursor, our own name first.
+/// Completes for a script: `words` is the line up to the cursor, our own name first.
 pub(crate) fn answer(
     shell: &OsStr,
     words: Vec<OsString>,
@@ -51,7 +50,7 @@ pub(crate) fn answer(
     let is_flag = words.get(last).is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"));
     let folder = std::env::current_dir().ok();
     let mut all = complete(&mut command, words, last, folder.as_deref())?;
-    // Flags are offered to those who begin one, and where there is nothing else.
+    // Flags are offered only after a `-`, or where there is nothing else.
     let looks_like_flag =
         |one: &CompletionCandidate| one.get_value().as_encoded_bytes().starts_with(b"-");
     if !is_flag && all.iter().any(|one| !looks_like_flag(one)) {
@@ -73,13 +72,13 @@ pub(crate) fn answer(
     Ok(())
 }
 
-/// Whether a candidate means nothing to any shell. Names of tools, keys and values are a server's words, and what is
-/// completed stands unquoted on the line of somebody who presses Enter next.
+/// Whether a candidate is free of shell metacharacters. Names of tools, keys and values come from servers, and a
+/// completion lands unquoted on the line of somebody who presses Enter next.
 fn is_safe(value: &str) -> bool {
     value.chars().all(|c| c.is_ascii_alphanumeric() || "_.:/=@%+,-".contains(c))
 }
 
-/// The command line with what is known of servers and tools.
+/// The command line, with completers for servers and tools.
 fn informed(words: &[OsString]) -> Command {
     let is_named = |name: &str| words.iter().any(|word| word == name);
     let completion_source = Arc::new(CompletionSource::new(words));
@@ -133,8 +132,8 @@ fn within(command: Command, path: &[&str], change: impl FnOnce(Command) -> Comma
     }
 }
 
-/// Bash breaks words at `:` and `=`, so they are put together again, and what stands before the break is taken off the
-/// answers.
+/// Bash splits words at `:` and `=`, so the script joins them again and strips the part before the split from the
+/// candidates.
 const BASH: &str = r#"_metamcp() {
     local rest=${COMP_LINE:0:COMP_POINT} words=() word current
     for word in "${COMP_WORDS[@]:0:COMP_CWORD+1}"; do

@@ -1,4 +1,4 @@
-//! `metamcp config`: what was read, from where, and what is wrong with it.
+//! `metamcp config`: the effective configuration, its sources, and its problems.
 
 use std::io::Write;
 
@@ -15,7 +15,6 @@ use crate::args::{CheckArgs, DocsArgs, PathArgs};
 use crate::exit::Exit;
 use crate::render::{BOLD, DIM, YELLOW, load_error, plural, remarks, styled, table, visible};
 
-/// `metamcp config check`.
 pub(crate) fn check(
     loaded: Result<Loaded, LoadError>,
     arguments: &CheckArgs,
@@ -52,13 +51,11 @@ pub(crate) fn check(
     Ok(exit)
 }
 
-/// `metamcp config schema`.
 pub(crate) fn schema(out: &mut dyn Write) -> anyhow::Result<Exit> {
     writeln!(out, "{:#}", json_schema())?;
     Ok(Exit::Success)
 }
 
-/// `metamcp config path`.
 pub(crate) fn path(
     loaded: &Loaded,
     arguments: &PathArgs,
@@ -78,7 +75,6 @@ pub(crate) fn path(
     Ok(if path.is_some() { Exit::Success } else { Exit::Config })
 }
 
-/// `metamcp config docs`.
 pub(crate) fn docs(arguments: &DocsArgs) -> anyhow::Result<Exit> {
     std::fs::create_dir_all(&arguments.folder)?;
     for (name, page) in crate::reference::pages() {
@@ -140,7 +136,7 @@ fn check_text(
     Ok(())
 }
 
-/// What starts the server or where it is, or why it is left out.
+/// The command or URL of a server, or why it is disabled.
 fn summary(server: &ServerConfig) -> String {
     if let ServerState::Disabled { reason } | ServerState::Invalid { reason } = &server.state {
         return format!("{} {}", styled(YELLOW, "disabled:"), visible(reason));
@@ -148,7 +144,7 @@ fn summary(server: &ServerConfig) -> String {
     visible(&shown(&server.transport.words().join(" "), server.secrets()))
 }
 
-/// A setting as people know it: its key in the file, else its flag.
+/// The name of a setting for people: its key in the file, else its flag.
 fn name_of(given: &Given) -> &'static str {
     given.setting.key.unwrap_or(given.setting.flag)
 }
@@ -176,12 +172,12 @@ fn project_json(loaded: &Loaded) -> Value {
     json!({ "path": project.path, "used": used, "waiting": project.is_waiting() })
 }
 
-/// What `--json` prints when a command gave up.
+/// The `--json` output of a command that failed.
 pub(crate) fn failure_json(message: &str) -> Value {
     json!({ "ok": false, "errors": [{ "message": message }], "warnings": [] })
 }
 
-/// What `--json` prints when there is no configuration at all.
+/// The `--json` output when there is no configuration at all.
 pub(crate) fn nowhere_json(source: &Source) -> Value {
     let looked = match source {
         Source::Nowhere { looked } => looked.as_slice(),
@@ -193,7 +189,7 @@ pub(crate) fn nowhere_json(source: &Source) -> Value {
     told
 }
 
-/// What `--json` prints when there is no configuration that can be used.
+/// The `--json` output when the configuration is invalid.
 pub(crate) fn error_json(error: &LoadError) -> Value {
     let errors: Vec<Value> = match error {
         LoadError::Broken { path, error } => error

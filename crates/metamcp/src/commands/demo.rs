@@ -1,7 +1,7 @@
 //! `metamcp demo`: the gateway at work on the example servers, without a config and without a download.
-//! Owns: the script of the demonstration and its verdict.      Never: looks inside the gateway; it is a client.
-//! In: nothing but the program itself.  Out: what the model sees, what it costs, or which step failed.
-//! Tests: `demo/render.rs` for the words; `tests/demo.rs` runs it for real.
+//! Owns: the script of the demonstration and its verdict.      Never: uses the gateway's internals; it is a client.
+//! In: nothing but the program itself.  Out: what the model sees and what it costs, or which step failed.
+//! Tests: `demo/render.rs` for the text; `tests/demo.rs` runs it for real.
 
 mod client;
 mod demo_folder;
@@ -19,10 +19,10 @@ use client::Client;
 use demo_folder::DemoFolder;
 use render::{Cost, Report, Step};
 
-/// Runs the demonstration: words or one JSON document to `output`, what went wrong to `diagnostics`.
+/// Runs the demonstration: text or one JSON document to `output`, errors to `diagnostics`.
 ///
 /// # Errors
-/// Says which steps failed; the report is written all the same where there is one.
+/// Says which steps failed; the report, if there is one, is written anyway.
 pub(crate) fn run(
     as_json: bool,
     output: &mut impl Write,
@@ -53,13 +53,13 @@ pub(crate) fn run(
     }
 }
 
-/// One request of the demonstration and what must be in its answer.
+/// One request of the demonstration and what its response must contain.
 struct Request {
     title: &'static str,
     tool: &'static str,
     arguments: Value,
     mentions: &'static [&'static str],
-    /// Whether the answer must be an error, as after a deliberate mistake.
+    /// Whether the response must be an error, as after a deliberate mistake.
     mistaken: bool,
 }
 
@@ -156,7 +156,7 @@ fn walk(program: &Path, demo_folder: &DemoFolder) -> Result<Report> {
     for request in script() {
         steps.push(take(&mut gateway, &request));
         if gateway.is_gone() {
-            // The step says how it went away; the ones after it would only repeat that.
+            // The step says how the gateway exited; later ones would only repeat that.
             return Ok(Report { surface, steps, alone, gateway: gateway_cost });
         }
     }
@@ -167,7 +167,7 @@ fn walk(program: &Path, demo_folder: &DemoFolder) -> Result<Report> {
     Ok(Report { surface, steps, alone, gateway: gateway_cost })
 }
 
-/// The handshake and the list of tools, which is all a model sees before it asks.
+/// The handshake and the list of tools, which is all a model sees before its first call.
 fn first_look(gateway: &mut Client) -> Result<(Vec<Step>, Cost, Vec<Value>)> {
     gateway.initialize()?;
     let began = clock::std_instant();
@@ -190,7 +190,7 @@ fn first_look(gateway: &mut Client) -> Result<(Vec<Step>, Cost, Vec<Value>)> {
     Ok((vec![step], cost, tools))
 }
 
-/// Sends one request and holds the answer against what must be in it.
+/// Sends one request and checks its response.
 fn take(gateway: &mut Client, request: &Request) -> Step {
     let began = clock::std_instant();
     let answer =
@@ -211,7 +211,7 @@ fn take(gateway: &mut Client, request: &Request) -> Step {
     let texts: Vec<&str> = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
     let text = texts.join("\n");
     let is_error = result["isError"] == true;
-    // Where no sandbox is to be had, that is what the answer says, and nothing is wrong with it.
+    // Where no sandbox is available the response says so, which is not a failure.
     let unavailable =
         request.tool == "mcp_execute" && result["structuredContent"]["code"] == "execution_failed";
     let problem = if unavailable {

@@ -1,5 +1,5 @@
-//! `metamcp doctor`: what is wrong, and what to do about it.
-//! Owns: the order of the checks, how findings look, the exit code.      Never: changes anything without `--fix`, or anything that is not ours with it.
+//! `metamcp doctor`: what is wrong, and how to fix it.
+//! Owns: the order and format of the checks, the exit code.      Never: changes files without `--fix`, or others' ever.
 //! In: the configuration, or why there is none.  Out: findings, each with a fix.
 //! Tests: `tests/config/doctor.rs`.
 
@@ -41,7 +41,6 @@ impl Level {
     }
 }
 
-/// One thing that was found.
 #[derive(Debug, Clone)]
 pub(crate) struct Finding {
     level: Level,
@@ -66,7 +65,7 @@ impl Finding {
         self
     }
 
-    /// `--fix` did it.
+    /// Marks it as fixed by `--fix`.
     fn mark_fixed(mut self) -> Finding {
         self.fixed = true;
         self
@@ -85,7 +84,7 @@ impl Finding {
     }
 }
 
-/// Examines everything.
+/// Runs all checks.
 pub(crate) fn run(
     loaded: &Result<Loaded, LoadError>,
     args: &DoctorArgs,
@@ -102,9 +101,9 @@ pub(crate) fn run(
             findings.push(machine::version());
             findings.extend(configuration(loaded, args.fix));
             unusable = loaded.source.path().is_none();
-            // Before a gateway is started, which would remove what was left there.
+            // Before a gateway is started, which would remove leftovers there.
             let of_home = machine::home(&loaded.config.settings.home, args.fix);
-            // A server that its registry withdrew is withheld before it would be started.
+            // A server that its registry withdrew must be withheld before it would be started.
             let working = progress::step("checking the registries of installed servers");
             let of_registries = installed::registries(loaded)?;
             drop(working);
@@ -155,7 +154,7 @@ pub(crate) fn run(
     })
 }
 
-/// Checks of some servers, and of nothing else.
+/// Checks some servers, and nothing else.
 fn of_servers(loaded: &Loaded, names: &[String]) -> anyhow::Result<Vec<Finding>> {
     let installed = provision::installed(&loaded.config.settings.home);
     let configured = loaded.config.servers.iter();
@@ -172,7 +171,7 @@ fn of_servers(loaded: &Loaded, names: &[String]) -> anyhow::Result<Vec<Finding>>
     let is_chosen = |name: &str| names.iter().any(|chosen| chosen == name);
     let mut chosen = loaded.clone();
     chosen.config.servers.retain(|server| is_chosen(&server.name));
-    // A place in the file is written as the keys that lead to it.
+    // A place in the file is written as the path of keys to it.
     chosen.remarks.retain(|remark| {
         remark.place.as_ref().is_some_and(|place| place.path.split('.').any(is_chosen))
     });
@@ -240,7 +239,7 @@ fn logins(loaded: &Loaded) -> anyhow::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// The file that is read, and the remarks about it.
+/// The config file in use, and the remarks about it.
 fn configuration(loaded: &Loaded, fix: bool) -> Vec<Finding> {
     let Some(path) = loaded.source.path() else {
         let hint = "run `metamcp init`, or `metamcp add NAME -- COMMAND`";
@@ -289,7 +288,7 @@ fn remarks(loaded: &Loaded, fix: bool) -> Vec<Finding> {
         };
         let mut finding = Finding::new(level, "config", remark.to_string());
         finding.hint.clone_from(&remark.hint);
-        // The one remark that a machine can act on is about the mode of a file that holds secrets.
+        // The one remark that can be fixed automatically is about the mode of a file with secrets.
         let about_mode = remark.hint.as_ref().is_some_and(|hint| hint.starts_with("chmod 600 "));
         if fix && about_mode && remark.path.as_deref().is_some_and(machine::make_private) {
             finding = finding.mark_fixed();

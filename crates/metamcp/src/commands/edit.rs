@@ -1,7 +1,7 @@
-//! `metamcp config edit`: the config file in the person's own editor, written only when it can be used.
-//! Owns: the draft, the prompt after a mistake.      Never: leaves a file behind that cannot be used, or overwrites what somebody else wrote meanwhile.
+//! `metamcp config edit`: edits the config file in the user's own editor, and writes it only if it is valid.
+//! Owns: the draft, the prompt after a mistake.      Never: leaves an invalid file, overwrites a concurrent change.
 //! In: the file, `$VISUAL` or `$EDITOR`.  Out: the changed file, or nothing changed.
-//! Tests: `tests/config/edit.rs`, with editors that are scripts.
+//! Tests: `tests/config/edit.rs`, with scripts as editors.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,16 +21,16 @@ use crate::exit::Exit;
 use crate::render::visible;
 use crate::{env, prompt, render};
 
-/// What somebody without a file begins with.
+/// The initial draft where there is no file yet.
 const EMPTY: &str = "{\n  \"mcpServers\": {\n  }\n}\n";
 
-/// The folder of drafts, in the home of metamcp: what is in a config file may be secret.
+/// The folder of drafts, in the home of metamcp: a config file may contain secrets.
 const DRAFTS: &str = "drafts";
 
-/// Where nobody chose an editor.
+/// The default editor.
 const EDITOR: &str = if cfg!(windows) { "notepad" } else { "vi" };
 
-/// Has the file edited until it can be used, or the person gives up.
+/// Opens the editor until the file is valid, or the user gives up.
 pub(crate) fn run(
     loaded: Result<Loaded, LoadError>,
     given: &[Given],
@@ -42,7 +42,7 @@ pub(crate) fn run(
             let home = loaded.config.settings.home.clone();
             (servers::target(&loaded, args.scope)?, home)
         }
-        // An invalid file has to be fixed somewhere.
+        // This is where an invalid file gets fixed.
         Err(LoadError::Broken { path, .. }) => (path, home_of(given)?),
         Err(error) => return crate::cannot_load(&error, args.json),
     };
@@ -85,7 +85,7 @@ pub(crate) fn run(
     }
 }
 
-/// The home of metamcp, where the file that could say so is broken.
+/// The home of metamcp, for when the file that could name it is invalid.
 fn home_of(given: &[Given]) -> anyhow::Result<PathBuf> {
     let flag = given.iter().find(|given| given.setting.flag == "home");
     let named = flag.map(|given| given.value.text().into_owned());
@@ -110,7 +110,7 @@ fn told(args: &EditArgs, path: &Path, changed: bool, out: &mut dyn Write) -> any
     Ok(Exit::Success)
 }
 
-/// Puts the text into the file, unless somebody else wrote it meanwhile.
+/// Writes the text to the file, unless somebody else changed it meanwhile.
 fn write(path: &Path, before: Option<&str>, after: &str) -> anyhow::Result<()> {
     let put = |now: Option<&str>| -> anyhow::Result<Option<String>> {
         if now != before {
@@ -130,7 +130,7 @@ impl Draft {
     fn new(home: &Path, of: &Path, text: &str) -> anyhow::Result<Draft> {
         let folder = Directory::home_or_create(home)?.inside_or_create(DRAFTS)?;
         let name = of.file_name().unwrap_or_default().to_string_lossy();
-        // Editors tell by the end of the name what it is.
+        // Editors detect the file type by the extension.
         let name = format!("{}-{}", std::process::id(), name.trim_start_matches('.'));
         folder.replace_for_good(&name, text.as_bytes())?;
         Ok(Draft { path: home.join(DRAFTS).join(name) })
@@ -142,7 +142,7 @@ impl Draft {
     }
 
     fn remove(self) {
-        // What stays is a copy of the user's own file in a folder that nobody else can read.
+        // At worst a copy of the user's own file stays, in a private folder.
         drop(std::fs::remove_file(&self.path));
         drop(self.path.parent().map(std::fs::remove_dir));
     }
@@ -164,7 +164,7 @@ fn edited(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// The variable may hold arguments and quotes, which only a shell reads as its user meant them.
+/// The variable may contain arguments and quotes, which only a shell parses as its user meant them.
 #[cfg(unix)]
 #[expect(clippy::disallowed_methods, reason = "the user's editor, which is no server")]
 fn shell(editor: &str, path: &Path) -> Command {

@@ -1,4 +1,4 @@
-//! `metamcp eval`: search quality on anybody's own tools and queries.
+//! `metamcp eval`: search quality on the user's own tools and queries.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
@@ -20,13 +20,13 @@ use crate::args::EvalArgs;
 use crate::exit::{Exit, OrMisuse, misuse};
 use crate::render;
 
-/// How often the progress bar moves: often enough to be seen moving, seldom enough to cost nothing.
+/// How often the progress bar moves: often enough to be seen moving, rarely enough to cost nothing.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// Cells of the progress bar.
 const BAR: usize = 30;
 
-/// The transformer, with what it made of every tool.
+/// The transformer, with its embeddings of every tool.
 struct Embedder {
     model: Model,
     tables: Vec<Arc<Table>>,
@@ -38,7 +38,7 @@ impl Embedder {
     }
 }
 
-/// What one strategy reached.
+/// The result of one strategy.
 struct StrategyReport {
     strategy: Strategy,
     measures: Measures,
@@ -46,7 +46,7 @@ struct StrategyReport {
     times: Vec<u64>,
 }
 
-/// Measures one strategy, or all of them. The configuration is there if the transformer is to be measured.
+/// Measures one strategy, or all of them. `loaded` is given if the transformer is to be measured.
 pub(crate) fn run(
     args: &EvalArgs,
     loaded: Option<&Loaded>,
@@ -54,7 +54,7 @@ pub(crate) fn run(
 ) -> anyhow::Result<Exit> {
     let strategies: Vec<Strategy> = match &args.strategy {
         Some(name) => vec![name.parse().or_misuse()?],
-        // One that needs more than an index must be named.
+        // A strategy that needs more than an index must be named.
         None => Strategy::ALL.into_iter().filter(|strategy| !strategy.needs_vectors()).collect(),
     };
     let is_local = |strategy: &Strategy| {
@@ -190,14 +190,14 @@ fn percentile(sorted: &[u64], percent: usize) -> u64 {
     sorted.get(at).copied().unwrap_or(0)
 }
 
-/// What the process holds in memory, where the system says so: all of it, or without the pages of files.
+/// The memory of the process, where the system reports it: all of it, or without file-backed pages.
 fn memory_kib(of: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(of))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// A bar on stderr while it is a terminal; nothing otherwise.
+/// A bar on stderr if it is a terminal; nothing otherwise.
 struct Progress {
     name: &'static str,
     total: usize,
@@ -229,7 +229,7 @@ impl Progress {
         }
     }
 
-    /// A terminal that went away is no reason to stop measuring.
+    /// A closed terminal is no reason to stop measuring.
     fn show(line: &str) {
         let mut terminal = io::stderr();
         let _nobody_looks = terminal.write_all(line.as_bytes()).and_then(|()| terminal.flush());

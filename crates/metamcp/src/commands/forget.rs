@@ -1,4 +1,4 @@
-//! `metamcp forget`: removes what was learnt from use.
+//! `metamcp forget`: deletes the usage history.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::args::ForgetArgs;
 use crate::exit::Exit;
 
-/// Removes the file and says what it held.
+/// Deletes the file and reports what was in it.
 pub(crate) fn run(loaded: &Loaded, args: &ForgetArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let file = UsageFile::new(&loaded.config.settings.home);
     let forgotten = file.forget()?;

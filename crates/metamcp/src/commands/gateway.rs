@@ -1,4 +1,4 @@
-//! A gateway for the length of one command: the same core as `serve`, without a client.
+//! A gateway for the duration of one command: the same core as `serve`, without a client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,17 +18,17 @@ use serde_json::Value;
 use crate::exit::misuse;
 use crate::progress::Progress;
 
-/// How long a person waits for servers that never listed their tools: npx and uvx may have to fetch them first. A model
-/// is answered within the budget of `mcp_discover`.
+/// How long a command waits for servers that have never listed their tools: npx and uvx may have to download them
+/// first. A model gets its response within the budget of `mcp_discover`.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Runs `work` on a gateway, then ends every server it started.
+/// Runs `work` on a gateway, then stops every server it started.
 pub(crate) fn with<T>(loaded: &Loaded, work: impl AsyncFnOnce(&Gateway) -> T) -> anyhow::Result<T> {
     telemetry::start(log_level(loaded));
     let shim = ShimCommand::this_binary(crate::SHIM_ARGUMENT)
         .context("the path of this program is not known")?;
     let mut config = loaded.config.clone();
-    // Nobody could come back for what is kept.
+    // There is no later call that could fetch a stored result.
     config.settings.limits.result_bytes = 0;
     rlimits::prepare().map_err(anyhow::Error::msg)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -54,7 +54,7 @@ pub(crate) fn with<T>(loaded: &Loaded, work: impl AsyncFnOnce(&Gateway) -> T) ->
     Ok(done)
 }
 
-/// What goes wrong with a server is part of the answer; the log says it again only to those who ask for a log.
+/// Server failures are part of the output; the log repeats them only if a log level was set.
 fn log_level(loaded: &Loaded) -> LogLevel {
     let level = loaded.config.settings.log_level;
     let is_asked_for =
@@ -65,7 +65,7 @@ fn log_level(loaded: &Loaded) -> LogLevel {
     }
 }
 
-/// What a command prints, without secrets, as for a model: what is on a screen or in a pipe is soon in a log.
+/// A command's output with secrets redacted, as for a model: what is on a screen or in a pipe soon ends in a log.
 pub(crate) fn clean(gateway: &Gateway, finished: Finished) -> Finished {
     let view = &gateway.view;
     match finished.to(Audience::Shell) {
@@ -77,7 +77,7 @@ pub(crate) fn clean(gateway: &Gateway, finished: Finished) -> Finished {
     }
 }
 
-/// Tools and servers, the same way.
+/// Discovers tools and servers, redacted the same way.
 pub(crate) async fn discover(
     gateway: &Gateway,
     request: DiscoverRequest,
@@ -95,7 +95,7 @@ pub(crate) async fn discover(
     }
 }
 
-/// A tool result as a program reads it; a malformed request becomes the error it is.
+/// A tool result as JSON; a malformed request becomes an error.
 pub(crate) fn result(finished: Finished) -> anyhow::Result<Value> {
     match finished.to(Audience::Shell) {
         Finished::Refused(_) => anyhow::bail!("the call was rejected without an error"),

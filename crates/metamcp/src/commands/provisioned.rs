@@ -1,4 +1,4 @@
-//! `metamcp approve` and `metamcp provisioned`: the person's side of installing servers.
+//! `metamcp approve` and `metamcp provisioned`: the user's side of installing servers.
 
 use std::io::Write;
 
@@ -62,7 +62,7 @@ pub(crate) fn approve(
         return Err(no_such_plan(id));
     };
     writeln!(out, "{}", render::visible(&told(&pending.plan)))?;
-    // What a program can type, a model can make a program type; so there is no flag for this yes.
+    // What a program can type, a model can make a program type; so there is no flag for this approval.
     anyhow::ensure!(
         prompt::is_there(),
         "approval needs a person at a terminal; nothing was approved"
@@ -78,11 +78,11 @@ pub(crate) fn approve(
         return Ok(Exit::Failure);
     }
     let plan = pending.plan;
-    // Before anything is put away for it.
+    // Validate before anything is stored.
     plan.complete(&values)?;
     let provisioner = provisioner(loaded)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // The yes lies in a file until it is used.
+    // The approval is in a file until it is used.
     let values = runtime.block_on(provisioner.put_away(&plan, values))?;
     store.agree(&plan, values)?;
     // The model may have repeated its request just now, and its gateway used the approval.
@@ -109,7 +109,7 @@ pub(crate) fn approve(
     Ok(Exit::Success)
 }
 
-/// One that can install.
+/// A provisioner that can install.
 pub(super) fn provisioner(loaded: &Loaded) -> anyhow::Result<Provisioner> {
     let settings = &loaded.config.settings;
     let shim = ShimCommand::this_binary(crate::SHIM_ARGUMENT)
@@ -118,14 +118,14 @@ pub(super) fn provisioner(loaded: &Loaded) -> anyhow::Result<Provisioner> {
     Ok(provisioner.installing(shim, settings.token_store))
 }
 
-/// Takes an installed server away with all that belongs to it.
+/// Removes an installed server and everything that belongs to it.
 pub(super) fn remove(loaded: &Loaded, name: &str) -> anyhow::Result<Record> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let _working = progress::step(format!("removing {}", render::visible(name)));
     Ok(runtime.block_on(provisioner(loaded)?.remove(name))?)
 }
 
-/// A value that only the person has; one that must not be seen is not shown while it is typed.
+/// Prompts for a value; a secret is not echoed.
 pub(super) fn asked(out: &mut dyn Write, input: &Input) -> anyhow::Result<String> {
     let (name, about) = (render::visible(&input.name), render::visible(&input.description));
     let prompt = if about.is_empty() { name } else { format!("{name} ({about})") };
@@ -136,7 +136,7 @@ pub(super) fn asked(out: &mut dyn Write, input: &Input) -> anyhow::Result<String
     }
 }
 
-/// Has a server that was just installed list its tools, which pins them, and returns them.
+/// Starts a newly installed server to list its tools, which pins them, and returns its record.
 pub(super) fn pinned(loaded: &Loaded, name: &str) -> anyhow::Result<Result<Record, String>> {
     let failure = gateway::with(loaded, async |gateway| {
         let servers = gateway.router.servers();
@@ -154,7 +154,7 @@ pub(super) fn pinned(loaded: &Loaded, name: &str) -> anyhow::Result<Result<Recor
     })
 }
 
-/// The same as a person reads it.
+/// The same, printed for people.
 pub(super) fn first_list(loaded: &Loaded, name: &str, out: &mut dyn Write) -> anyhow::Result<()> {
     match pinned(loaded, name)? {
         Ok(record) => {
@@ -178,7 +178,6 @@ fn tools(record: &Record, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is installed, and taking it away.
 pub(crate) fn run(
     loaded: &Loaded,
     command: &ProvisionedCommand,
@@ -282,7 +281,7 @@ pub(crate) fn run(
     Ok(Exit::Success)
 }
 
-/// That a folder was named and is not opened, with what opens it.
+/// The message that a folder was requested but not granted, with the command that grants it.
 pub(super) fn shut(record: &Record, path: &str) -> String {
     let (name, path) = (render::visible(&record.plan.server), render::visible(path));
     format!(
@@ -313,12 +312,12 @@ fn describe(record: &Record, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The command line without the secrets in it.
+/// The command line with its secrets redacted.
 fn shown(record: &Record) -> Vec<String> {
     record.plan.shown(&record.argv)
 }
 
-/// A tool that is blocked, as a person has to see it before they accept it.
+/// A blocked tool, as a person has to see it before accepting it.
 fn changed(name: &str, tool: &Blocked) -> String {
     let what = if tool.is_new { "new" } else { "changed" };
     let (signature, about) = (render::visible(&tool.signature), render::visible(&tool.description));
@@ -337,7 +336,7 @@ fn walls(record: &Record) -> String {
     }
 }
 
-/// A plan for a program: its words stay what they are, however it is kept.
+/// A plan as JSON. The strings are a stable interface, independent of how plans are stored.
 fn plan_json(plan: &Plan) -> Value {
     let found_in = match &plan.source {
         Source::Registry(base) => base.as_str(),
@@ -384,7 +383,7 @@ fn plan_json(plan: &Plan) -> Value {
     })
 }
 
-/// What keeps a server from the rest of the machine, in one word.
+/// How a server is isolated from the rest of the machine, in one word.
 pub(super) fn contained_word(contained: &Contained) -> &'static str {
     match contained {
         Contained::Sandbox => "walls",

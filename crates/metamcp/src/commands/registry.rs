@@ -1,4 +1,4 @@
-//! `metamcp registry`: what is remembered of registries, brought up to date, taken along and brought in.
+//! `metamcp registry`: the cached data of registries: refresh, export, import.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -14,7 +14,6 @@ use crate::exit::{Exit, OrMisuse};
 use crate::progress;
 use crate::render::{plural, visible};
 
-/// Runs one of them.
 pub(crate) fn run(
     loaded: &Loaded,
     command: &RegistryCommand,

@@ -13,7 +13,7 @@ use super::{call, gateway};
 use crate::args::RunArgs;
 use crate::exit::{Exit, OrMisuse};
 
-/// Runs one script. Its value goes to `out`, what it printed to `diagnostics`.
+/// Runs one script. Its value goes to `out`, its console output to `diagnostics`.
 pub(crate) fn run(
     loaded: &Loaded,
     args: &RunArgs,
@@ -22,7 +22,7 @@ pub(crate) fn run(
 ) -> anyhow::Result<Exit> {
     let code = read(&args.file)?;
     let mut loaded = loaded.clone();
-    // Nothing is cut for a person or a program at a terminal: there is no later call to read the rest with.
+    // Truncate nothing: a command has no later call to read the rest with.
     let settings = &mut loaded.config.settings.code;
     settings.shown_result_chars = usize::MAX;
     settings.shown_log_bytes = usize::MAX;
@@ -59,7 +59,7 @@ pub(crate) fn run(
     Ok(Exit::Success)
 }
 
-/// One shape however it ended: status, value, logs, calls, and the error where there is one.
+/// The same shape for every outcome: status, value, logs, calls, and the error if there is one.
 fn show_json(structured: &Value, out: &mut dyn Write) -> anyhow::Result<Exit> {
     if structured["status"] == "ok" {
         writeln!(out, "{structured:#}")?;
@@ -87,8 +87,8 @@ fn show_json(structured: &Value, out: &mut dyn Write) -> anyhow::Result<Exit> {
     Ok(exit(structured))
 }
 
-/// A script that failed is a tool that failed; one that was never run, because it is none or for want of a sandbox, is
-/// not.
+/// A script that failed counts as a tool that failed; one that never ran, because it is invalid or there is no sandbox,
+/// does not.
 fn exit(error: &Value) -> Exit {
     let was_run = error["details"]["calls"].is_array();
     match error["code"].as_str() {

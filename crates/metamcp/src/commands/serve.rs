@@ -18,11 +18,11 @@ use crate::env;
 use crate::exit::Exit;
 use crate::render;
 
-/// Signals that may wait to be heard; more say nothing new.
+/// Signals that may be queued; more add nothing.
 const SIGNALS: usize = 4;
 
-/// Serves until the client goes or a signal comes. `diagnostics` is where people look: stdout belongs to the client.
-/// `load` is asked again whenever a config file changes.
+/// Serves until the client disconnects or a signal arrives. `diagnostics` is for people: stdout belongs to the client.
+/// `load` is called again whenever a config file changes.
 pub(crate) fn run(
     loaded: &Loaded,
     load: Arc<reload::Load>,
@@ -47,7 +47,7 @@ pub(crate) fn run(
     runtime.block_on(async {
         rlimits::survive_large_files();
         let stop = stop_signals()?;
-        // The port before everything else: without it there is nothing to start anything for.
+        // The port before everything else: without it there is no reason to start anything.
         let bound = match &plan {
             Some(plan) => Some(plan.listen().await?),
             None => None,
@@ -79,8 +79,8 @@ pub(crate) fn run(
     Ok(Exit::Success)
 }
 
-/// The configuration for a gateway that lets everybody in: any program could ask for servers to be installed, and answer
-/// for a person. What the operator enabled explicitly is not disabled silently.
+/// The configuration for a gateway without authentication: any program could request the installation of servers and
+/// approve it in the user's place. What the operator enabled explicitly is not disabled silently.
 fn without_provisioning(loaded: &Loaded) -> anyhow::Result<Config> {
     let is_wished = |given: &Given| {
         given.setting.flag == "provision"
@@ -99,7 +99,7 @@ fn without_provisioning(loaded: &Loaded) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// How clients get in. The token itself is in its file and nowhere else: stderr ends in logs.
+/// How clients authenticate. The token itself is only in its file: stderr ends up in logs.
 fn tell_who_comes_in(plan: &Plan, diagnostics: &mut dyn Write) -> std::io::Result<()> {
     if plan.is_open() {
         writeln!(
@@ -119,7 +119,7 @@ fn tell_who_comes_in(plan: &Plan, diagnostics: &mut dyn Write) -> std::io::Resul
     Ok(())
 }
 
-/// What the operator should know before it starts, as far as the log level lets it through.
+/// Remarks for the operator before start-up, filtered by the log level.
 fn tell(loaded: &Loaded, diagnostics: &mut dyn Write) -> std::io::Result<()> {
     let level = loaded.config.settings.log_level;
     let is_shown = |severity: Severity| match severity {
@@ -132,7 +132,7 @@ fn tell(loaded: &Loaded, diagnostics: &mut dyn Write) -> std::io::Result<()> {
     render::remarks(diagnostics, &shown)?;
     let is_stdio = loaded.config.settings.serve.transport == Transport::Stdio;
     if is_stdio && std::io::stdin().is_terminal() {
-        // Somebody typed the bare command: nothing would ever happen, and nothing would say why.
+        // Somebody typed the bare command: nothing would ever happen, with no explanation.
         writeln!(
             diagnostics,
             "metamcp: waiting for an MCP client on stdin; usually a client starts this. \
@@ -147,13 +147,13 @@ fn tell(loaded: &Loaded, diagnostics: &mut dyn Write) -> std::io::Result<()> {
     }
 }
 
-/// One word for each signal that asks us to end: the first is polite, the second is not.
+/// One message per termination signal: the first requests a graceful shutdown, the second an immediate one.
 #[cfg(unix)]
 fn stop_signals() -> anyhow::Result<mpsc::Receiver<()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    // A terminal that closes: without this the process would end on the spot, its calls unanswered.
+    // A closing terminal: without this the process would end on the spot, with its calls unanswered.
     let mut hangup = signal(SignalKind::hangup())?;
     let (say, heard) = mpsc::channel(SIGNALS);
     task::spawn("signals", async move {

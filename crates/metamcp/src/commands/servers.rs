@@ -1,4 +1,5 @@
-//! `metamcp add`, `add-json`, `remove`, `enable`, `disable`: servers of a config file, every other byte preserved.
+//! `metamcp add`, `add-json`, `remove`, `enable`, `disable`: edit the servers of a config file, preserving every other
+//! byte.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -19,11 +20,11 @@ use crate::args::{AddArgs, AddJsonArgs, NamesArgs, Scope, ScopeArgs, WriteArgs};
 use crate::exit::{Exit, OrMisuse, misuse};
 use crate::render::{self, visible};
 
-/// The keys under which a config file may name servers; the first is the one to make.
+/// The keys under which a config file may list servers; the first is the one to create.
 pub(crate) const SERVER_KEYS: [&str; 2] = ["mcpServers", "servers"];
 
-/// The file a command changes: the one asked for, else the one that the user named, else the user's own. A project's
-/// file is somebody else's as well, so it is changed only where that was asked for.
+/// The file a command changes: the chosen scope, else the file named by `--config`, else the user's own. A project's
+/// file is shared with others, so it is changed only on request.
 pub(crate) fn target(loaded: &Loaded, scope: ScopeArgs) -> anyhow::Result<PathBuf> {
     let user = || {
         let home = &loaded.config.settings.home;
@@ -46,8 +47,8 @@ pub(crate) fn target(loaded: &Loaded, scope: ScopeArgs) -> anyhow::Result<PathBu
     })
 }
 
-/// Keeps a project's file approved that was so before the person changed it with a command of ours, or that the
-/// command made. One that nobody approved does not become so by a change.
+/// Keeps a project's file approved if it was approved before one of our commands changed it, or if the command created
+/// it. A change never approves a file that was not.
 fn keep_approved(loaded: &Loaded, path: &Path, changed: &Changed) -> anyhow::Result<()> {
     let Some(after) = &changed.after else { return Ok(()) };
     let is_projects = path.file_name().is_some_and(|name| name == ".mcp.json")
@@ -56,8 +57,8 @@ fn keep_approved(loaded: &Loaded, path: &Path, changed: &Changed) -> anyhow::Res
     let path =
         std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()).join(".mcp.json");
     let store = TrustStore::new(&loaded.config.settings.home);
-    // Nobody can have smuggled anything into a file without a single entry. One that names only this gateway is not that:
-    // what passes for the gateway today may be another program tomorrow.
+    // Nobody can have smuggled anything into a file without a single entry. A file that names only this gateway is
+    // different: what passes for the gateway today may be another program tomorrow.
     let was_empty = loaded.project.as_ref().is_some_and(|project| {
         let before = changed.before.as_deref().unwrap_or_default();
         project.preview == ConfigPreview::default()
@@ -77,7 +78,7 @@ fn keep_approved(loaded: &Loaded, path: &Path, changed: &Changed) -> anyhow::Res
     Ok(())
 }
 
-/// The key under which `name` stands in the text, or would be put.
+/// The key under which `name` is listed in the text, or would be added.
 pub(crate) fn key_for(text: &str, name: &str) -> anyhow::Result<(&'static str, Option<Value>)> {
     for key in SERVER_KEYS {
         if let Some(entry) = edit::read(Format::Json, text, &[key, name])? {
@@ -88,7 +89,7 @@ pub(crate) fn key_for(text: &str, name: &str) -> anyhow::Result<(&'static str, O
     Ok((if has("servers") && !has("mcpServers") { "servers" } else { "mcpServers" }, None))
 }
 
-/// Refuses a text that could not be used as a config file at all.
+/// Rejects a text that could not be used as a config file at all.
 pub(crate) fn checked(path: &Path, text: String) -> anyhow::Result<String> {
     fits(path, &text)?;
     let read = config::parse(&text, &|_| Some("x".to_owned()));
@@ -96,7 +97,7 @@ pub(crate) fn checked(path: &Path, text: String) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Refuses a text that no gateway would read again because of its size.
+/// Rejects a text that is too large for a gateway to read.
 fn fits(path: &Path, text: &str) -> anyhow::Result<()> {
     if text.len() as u64 > LARGEST_FILE {
         bail!(
@@ -108,8 +109,8 @@ fn fits(path: &Path, text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same for a text that comes after another: what is broken is not made worse, and what was sound stays so. What
-/// cannot be used of `before` is no concern of whoever changes something else.
+/// The same for a change: only problems that `before` did not have are errors, so that a broken entry does not block
+/// changes to others.
 fn checked_after(path: &Path, before: &str, text: String) -> anyhow::Result<String> {
     if text.len() > before.len() {
         fits(path, &text)?;
@@ -136,7 +137,7 @@ fn unchanged(path: &Path, error: &ConfigError) -> anyhow::Result<()> {
     bail!("{} was not changed:\n{}", path.display(), String::from_utf8_lossy(&told).trim_end())
 }
 
-/// Changes a config file, or only tries to. True if something changed, or would.
+/// Changes a config file, or with `--dry-run` only tries to. True if something changed, or would.
 pub(crate) fn change(
     loaded: &Loaded,
     path: &Path,
@@ -159,7 +160,7 @@ pub(crate) fn change(
     Ok(changed.after.is_some())
 }
 
-/// The reason alone, where it was ours.
+/// The reason alone, if it was ours.
 pub(crate) fn plain(error: UserFileError<anyhow::Error>) -> anyhow::Error {
     match error {
         UserFileError::Refused(error) => error,
@@ -167,7 +168,6 @@ pub(crate) fn plain(error: UserFileError<anyhow::Error>) -> anyhow::Error {
     }
 }
 
-/// `metamcp add`.
 pub(crate) fn add(
     loaded: &Loaded,
     given: &[Given],
@@ -187,7 +187,6 @@ pub(crate) fn add(
     put(loaded, &path, &args.name, &entry, args.force, args.write, out)
 }
 
-/// `metamcp add-json`.
 pub(crate) fn add_json(
     loaded: &Loaded,
     args: &AddJsonArgs,
@@ -203,11 +202,11 @@ pub(crate) fn add_json(
     put(loaded, &path, &args.name, &entry, args.force, args.write, out)
 }
 
-/// One server as JSON: its entry alone, or within the file that a README shows. Comments and last commas are fine, as
-/// in the file it goes into.
+/// One server as JSON: its entry alone, or within the file that a README shows. Comments and trailing commas are fine,
+/// as in the config file.
 fn one_server(text: &str) -> anyhow::Result<Value> {
     const FORM: &str = "a server is an object with `command` or `url`";
-    // The reader of config files takes comments; what it reads is the value behind this one key.
+    // The config parser accepts comments; what it parses is the value of this one key.
     let file = format!("{{\"server\": {text}\n}}");
     let value =
         edit::read(Format::Json, &file, &["server"]).context("this is not JSON").or_misuse()?;
@@ -227,7 +226,7 @@ fn one_server(text: &str) -> anyhow::Result<Value> {
     }
 }
 
-/// Puts a server into a file.
+/// Adds a server to a file.
 fn put(
     loaded: &Loaded,
     path: &Path,
@@ -249,14 +248,13 @@ fn put(
             );
         }
         let after = edit::set(Format::Json, text, &[key, name], entry)?;
-        // The file was sound, so whatever is wrong now came with the command line.
+        // The file was valid, so any new problem comes from the command line.
         checked_after(path, text, after).or_misuse().map(Some)
     })?;
     let done = if replaced { "replaced" } else { "added" };
     tell(out, write, &[(name.to_owned(), path.to_owned())], done)
 }
 
-/// `metamcp remove`.
 pub(crate) fn remove(
     loaded: &Loaded,
     args: &NamesArgs,
@@ -268,7 +266,7 @@ pub(crate) fn remove(
     let (mut named, mut installed, mut gone) = (Vec::new(), Vec::new(), Vec::new());
     for name in distinct(&args.names) {
         let record = records.iter().find(|record| record.plan.server == name);
-        // What the file names goes before what was installed, as everywhere.
+        // An entry in the file takes precedence over an installed server, as everywhere.
         match record.filter(|_| !matches!(key_for(&text, name), Ok((_, Some(_))))) {
             Some(record) => {
                 installed.push(name);
@@ -280,7 +278,7 @@ pub(crate) fn remove(
             }
         }
     }
-    // The file first: it is where a name can be wrong, and then nothing was done.
+    // The file first: that is where a name can be wrong, and then nothing has been done yet.
     if !named.is_empty() {
         change(loaded, &path, args.write.dry_run, |text| {
             let mut text = text.to_owned();
@@ -297,7 +295,6 @@ pub(crate) fn remove(
     tell(out, args.write, &gone, "removed")
 }
 
-/// `metamcp enable` and `metamcp disable`.
 pub(crate) fn switch(
     loaded: &Loaded,
     args: &NamesArgs,
@@ -320,7 +317,7 @@ pub(crate) fn switch(
     tell(out, args.write, &all, if on { "enabled" } else { "disabled" })
 }
 
-/// The text of a file with a server turned on or off.
+/// The text of a file with a server enabled or disabled.
 fn switched(
     text: String,
     key: &str,
@@ -328,7 +325,7 @@ fn switched(
     entry: &Value,
     on: bool,
 ) -> anyhow::Result<String> {
-    // A file that says `enabled` goes on saying it this way.
+    // A file that uses `enabled` continues to use it.
     if entry.get("enabled").is_some() {
         let text = edit::set(Format::Json, &text, &[key, name, "enabled"], &on.into())?;
         let without = edit::remove(Format::Json, &text, &[key, name, "disabled"])?;
@@ -352,7 +349,7 @@ fn distinct(names: &[String]) -> Vec<&str> {
     all
 }
 
-/// The entry of a server in the text of a file; `command` is what is to be done with it.
+/// The entry of a server in the text of a file; `command` is the command to suggest in errors.
 fn found(
     loaded: &Loaded,
     text: &str,
@@ -378,7 +375,7 @@ fn found(
     Err(misuse(missing + &hint.unwrap_or_default()))
 }
 
-/// Where a server is that is not in `path`, and how to reach it there.
+/// Where a server that is not in `path` is configured, and how to change it there.
 fn elsewhere(loaded: &Loaded, name: &str, path: &Path, command: &str) -> Option<String> {
     let shown = visible(&quoted(name));
     for (scope, word) in [(Scope::User, "user"), (Scope::Project, "project")] {
@@ -402,14 +399,14 @@ fn elsewhere(loaded: &Loaded, name: &str, path: &Path, command: &str) -> Option<
         .then(|| format!("it was installed by metamcp; `metamcp remove {shown}` removes it"))
 }
 
-/// What was done to each server, and where. For a program one server is an object, and several are a list of them.
+/// Reports what was done to each server, and where. As JSON, one server is an object and several are a list.
 fn tell(
     out: &mut dyn Write,
     write: WriteArgs,
     servers: &[(String, PathBuf)],
     done: &str,
 ) -> anyhow::Result<Exit> {
-    // What was not done is not called done.
+    // A dry run is not reported as done.
     let done = if write.dry_run { format!("would be {done}") } else { done.to_owned() };
     if !write.json {
         for (name, path) in servers {
@@ -428,7 +425,7 @@ fn tell(
 
 /// The entry that the arguments describe.
 fn entry(args: &AddArgs, given: &[Given]) -> anyhow::Result<Value> {
-    // `--transport` is a setting of the gateway as well; behind `add` it is the server's.
+    // `--transport` is also a setting of the gateway; after `add` it is the server's.
     let transport = given.iter().find(|given| given.setting.flag == "transport");
     let transport = transport.map(|given| given.value.text().into_owned());
     let looks_remote = |word: &str| word.starts_with("http://") || word.starts_with("https://");
@@ -480,7 +477,7 @@ fn pairs(given: &[String], sign: char, form: &str) -> anyhow::Result<Map<String,
     let mut pairs = Map::new();
     for pair in given {
         let Some((name, value)) = pair.split_once(sign) else {
-            // The value may be a secret, so only the form is shown.
+            // The value may be a secret, so only the expected form is shown.
             return Err(misuse(format!("expected {form}")));
         };
         let value = if sign == ':' { value.trim() } else { value };

@@ -1,4 +1,4 @@
-//! `metamcp token`: the generated token that lets clients in over HTTP.
+//! `metamcp token`: the generated bearer token for clients over HTTP.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use crate::args::TokenArgs;
 use crate::exit::Exit;
 use crate::render::visible;
 
-/// Prints it, made if there is none yet, or a new one in its place.
+/// Prints the token, generated if there is none yet, or replaced by a new one.
 pub(crate) fn run(
     loaded: &Loaded,
     args: &TokenArgs,

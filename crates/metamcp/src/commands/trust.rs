@@ -1,5 +1,5 @@
 //! `metamcp trust` and `metamcp untrust`: whether the `.mcp.json` of a folder may be used.
-//! Owns: what a person is shown before they decide.      Never: takes a pipe for a person, approves other bytes than it showed.
+//! Owns: what a person sees before deciding.      Never: takes a pipe for a person, approves bytes it did not show.
 //! In: a folder.  Out: a decision in the `TrustStore`, which running gateways follow.
 //! Tests: `tests/config/trust.rs`.
 
@@ -20,10 +20,9 @@ use crate::exit::{Exit, misuse};
 use crate::render::{self, BOLD, DIM, YELLOW, styled};
 use crate::{asked, cannot_load, prompt};
 
-/// Longest path that is shown.
+/// Longest path shown, in characters.
 const LONGEST: usize = 1_000;
 
-/// `metamcp trust`.
 pub(crate) fn run(
     flags: Vec<Given>,
     args: &TrustArgs,
@@ -72,7 +71,7 @@ pub(crate) fn run(
         show(&project, out)?;
     }
     if !args.yes {
-        // What a program can type, a model can make a program type; it has to say what it approves.
+        // What a program can type, a model can make a program type; it has to name the hash that it approves.
         if !prompt::is_there() {
             return Err(misuse(
                 "nothing was approved: there is no terminal to ask at; --yes with --sha256 and the hash shown approves exactly that",
@@ -94,7 +93,6 @@ pub(crate) fn run(
     )
 }
 
-/// `metamcp untrust`.
 pub(crate) fn undo(
     loaded: &Loaded,
     args: &UntrustArgs,
@@ -114,7 +112,7 @@ pub(crate) fn undo(
     Ok(if was_known { Exit::Success } else { Exit::Failure })
 }
 
-/// The folder that is meant, also if it is gone by now. Whoever names the file means its folder.
+/// The folder, even if it no longer exists. A path to the file means its folder.
 fn folder(named: Option<&Path>) -> anyhow::Result<PathBuf> {
     let here = std::env::current_dir().context("the working directory is not known")?;
     let folder = named.map_or_else(|| here.clone(), |named| here.join(named));
@@ -138,7 +136,7 @@ fn found<'a>(loaded: &'a Loaded, folder: &Path) -> anyhow::Result<&'a Project> {
     bail!("there is no .mcp.json in {}, or it is your own", shown(folder))
 }
 
-/// Everything a person has to know to decide.
+/// Shows everything a person needs to decide.
 fn show(project: &Project, out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(out, "{}", styled(BOLD, &shown(&project.path)))?;
     if let Some(link) = &project.link {
@@ -201,7 +199,7 @@ fn standing(project: &Project) -> &'static str {
 fn list(loaded: &Loaded, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let records = TrustStore::new(&loaded.config.settings.home).records()?;
     let state = |record: &Record| {
-        // A file of any size is not read for this; what is too large was never approved.
+        // Only small files are read for this; one that is too large was never approved.
         let is_small = std::fs::metadata(&record.path)
             .is_ok_and(|file| file.is_file() && file.len() <= config::LARGEST_FILE);
         match is_small.then(|| std::fs::read(&record.path)) {

@@ -1,4 +1,4 @@
-//! `metamcp version`: which program this is.
+//! `metamcp version`.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::args::VersionArgs;
 use crate::exit::Exit;
 
-/// Tells the version, and for programs what comes with it.
+/// Prints the version, and as JSON what comes with it.
 pub(crate) fn run(args: &VersionArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let version = env!("CARGO_PKG_VERSION");
     if !args.json {

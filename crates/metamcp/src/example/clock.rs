@@ -1,5 +1,5 @@
 //! The example server `clock`: the time now, and arithmetic on times and dates.
-//! Owns: the reading of the system clock for its tools.      Never: knows zones by place name (that takes a database).
+//! Owns: reading the system clock for its tools.      Never: knows time zones by name (that takes a database).
 //! In: RFC 3339 times, fixed offsets from UTC.  Out: the same, and their parts.
 //! Tests: below; dates in `clock/civil.rs`.
 

@@ -1,36 +1,35 @@
-//! How an example server declares its tools: one table, from which schemas, checks and answers follow.
-//! Owns: tool declarations, their JSON Schemas, the check of arguments.      Never: runs a tool.
-//! In: `Tool` tables and arguments.  Out: `tools/list` entries, checked `Arguments`.
+//! How an example server declares its tools: one table, from which schemas, argument checks and responses follow.
+//! Owns: tool declarations, their JSON Schemas, argument validation.      Never: runs a tool.
+//! In: `Tool` tables and arguments.  Out: `tools/list` entries, validated `Arguments`.
 //! Tests: below and `example/tests.rs`.
 
 use serde_json::{Map, Value, json};
 
-/// One tool: what the client is told about it and the function behind it.
+/// One tool: its listing for the client, and the function behind it.
 pub(super) struct Tool<S: 'static> {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
     pub(super) description: &'static str,
     pub(super) effect: Effect,
     pub(super) takes: &'static [Field],
-    /// Fields of the structured answer; empty where the answer is plain text.
+    /// Fields of the structured result; empty where the result is plain text.
     pub(super) gives: &'static [Field],
     pub(super) run: fn(&mut S, &Arguments<'_>) -> Result<Answer, Refusal>,
 }
 
-/// What a tool does to the world, told to clients as annotations.
+/// A tool's side effects, declared to clients as annotations.
 #[derive(Clone, Copy)]
 pub(super) enum Effect {
-    /// Changes nothing.
     Reads,
     /// Adds something each time it runs.
     Adds,
-    /// Puts something in place of what was there; running it again changes nothing more.
+    /// Replaces something; running it again changes nothing more.
     Overwrites,
-    /// Takes something away; running it again later may hit something else.
+    /// Deletes something; running it again later may hit something else.
     Removes,
 }
 
-/// One parameter of a tool, or one field of its answer.
+/// One parameter of a tool, or one field of its result.
 pub(super) struct Field {
     name: &'static str,
     kind: Kind,
@@ -43,7 +42,7 @@ pub(super) const fn must(name: &'static str, kind: Kind, note: &'static str) -> 
     Field { name, kind, note, required: true }
 }
 
-/// A field that may be left out.
+/// An optional field.
 pub(super) const fn may(name: &'static str, kind: Kind, note: &'static str) -> Field {
     Field { name, kind, note, required: false }
 }
@@ -65,26 +64,26 @@ pub(super) const WHOLE: Kind = Kind::Whole(i64::MIN, i64::MAX);
 /// A whole number that counts something.
 pub(super) const COUNT: Kind = Kind::Whole(0, i64::MAX);
 
-/// What a tool answers with.
+/// A tool's result.
 pub(super) enum Answer {
     Text(String),
-    /// Structured content; the text form is the same JSON, for clients that know no structure.
+    /// Structured content; the text form is the same JSON, for clients without support for it.
     Data(Value),
 }
 
-/// Why a tool did not do what it was asked; the model reads it and tries again.
+/// Why a tool did not do what was requested; the model reads it and tries again.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Refusal(pub(super) String);
 
-/// Shorthand for refusing with a formatted reason.
+/// Returns early with a formatted `Refusal`.
 macro_rules! refuse {
     ($($part:tt)*) => { return Err($crate::example::declare::Refusal(format!($($part)*))) };
 }
 pub(super) use refuse;
 
 impl<S> Tool<S> {
-    /// The tool as `tools/list` shows it.
+    /// The tool's entry in `tools/list`.
     pub(super) fn listed(&self) -> Value {
         let mut tool = json!({
             "name": self.name,
@@ -225,7 +224,7 @@ fn record_fault(fields: &[Field], given: &Map<String, Value>) -> Option<String> 
     })
 }
 
-/// Arguments that fit the declaration they were checked against.
+/// Arguments validated against a declaration.
 pub(super) struct Arguments<'a>(&'a Map<String, Value>);
 
 impl<'a> Arguments<'a> {
@@ -261,7 +260,7 @@ impl<'a> Arguments<'a> {
         self.0.get(name)?.as_i64()
     }
 
-    /// A count, or `default` where it was left out.
+    /// A count, or `default` if it is absent.
     pub(super) fn count_or(&self, name: &str, default: usize) -> usize {
         self.whole_if(name).and_then(|whole| usize::try_from(whole).ok()).unwrap_or(default)
     }

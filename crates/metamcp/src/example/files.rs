@@ -16,18 +16,18 @@ use super::declare::{
 };
 use super::serve::Service;
 
-/// Most bytes of a file that are read, searched or written; an example needs no more in memory.
+/// Largest file that is read, searched or written, in bytes; an example needs no more in memory.
 pub(super) const MAX_FILE: u64 = 1 << 20;
-/// Most text one answer of `read_file` holds, about what a model reads with profit at once.
+/// Most text in one response of `read_file`, about as much as a model can use at once.
 const MAX_ANSWER: usize = 64 << 10;
 /// Most entries one listing shows.
 const MAX_ENTRIES: usize = 1_000;
-/// Most files and folders one search looks at, so that a search over a home folder ends.
+/// Most files and folders that one search visits, so that a search over a home folder ends.
 const MAX_VISITED: usize = 20_000;
 /// Longest excerpt of a matching line, in characters.
 const MAX_EXCERPT: usize = 200;
 
-/// The folder all paths are inside of.
+/// The folder that all paths must be inside.
 pub(super) struct Folder {
     root: PathBuf,
 }
@@ -144,7 +144,7 @@ pub(super) static SERVICE: Service<Folder> = Service {
 };
 
 impl Folder {
-    /// Opens `folder`, which must exist; its real path is what all others are held against.
+    /// Opens `folder`, which must exist; all other paths are checked against its real path.
     pub(super) fn open(folder: &Path) -> io::Result<Self> {
         let root = fs::canonicalize(folder)?;
         if root.is_dir() { Ok(Self { root }) } else { Err(io::ErrorKind::NotADirectory.into()) }
@@ -156,7 +156,7 @@ impl Folder {
         self.contained(path, real)
     }
 
-    /// The real path a file would have, whether it exists or not; its folder must exist.
+    /// The real path of a file that may not exist yet; its folder must exist.
     fn writable(&self, path: &str) -> Result<PathBuf, Refusal> {
         let joined = self.joined(path)?;
         // A link, even a dangling one, is resolved as a whole: its own folder says nothing about its target.
@@ -274,7 +274,7 @@ fn search_files(folder: &mut Folder, arguments: &Arguments<'_>) -> Result<Answer
         if within != "contents" && real != folder.root && name.contains(&wanted) {
             matches.push(json!({ "path": folder.shown(&real) }));
         }
-        // Links are not followed: what they name is found where it really is, or is outside.
+        // Links are not followed: their target is visited at its real path, or is outside the folder.
         let Ok(found) = fs::symlink_metadata(&real) else { continue };
         if found.is_dir() {
             let mut inside: Vec<PathBuf> = fs::read_dir(&real)
@@ -336,7 +336,7 @@ fn write_file(folder: &mut Folder, arguments: &Arguments<'_>) -> Result<Answer, 
     ))
 }
 
-/// Puts `content` in place of a file in one step: a reader sees the old or the new content, never half of it.
+/// Replaces a file atomically: a reader sees the old or the new content, never half of it.
 pub(super) fn replace(target: &Path, content: &[u8]) -> io::Result<()> {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
     let beside = target.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
@@ -355,13 +355,13 @@ pub(super) fn replace(target: &Path, content: &[u8]) -> io::Result<()> {
     if let Err(error) = &written
         && error.kind() != io::ErrorKind::AlreadyExists
     {
-        // Best effort: the failure itself is what the caller needs to hear.
+        // Best effort: the caller needs the original error.
         drop(fs::remove_file(&beside));
     }
     written
 }
 
-/// The text of a regular file of bounded size; a pipe or device would block or never end.
+/// The text of a regular file of bounded size; a pipe or device could block or never end.
 pub(super) fn text_of(real: &Path) -> io::Result<String> {
     let found = fs::symlink_metadata(real)?;
     if !found.is_file() {

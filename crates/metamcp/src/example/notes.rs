@@ -1,5 +1,5 @@
 //! The example server `notes`: short notes with tags in one JSON-lines file.
-//! Owns: that file.      Never: rewrites a file it could not read whole, leaves it half written.
+//! Owns: that file.      Never: rewrites a file it could not parse completely, leaves it half written.
 //! In: texts, tags, ids.  Out: notes.
 //! Tests: below and `example/tests.rs`.
 
@@ -24,7 +24,7 @@ const MAX_TAGS: usize = 20;
 /// Most characters of a tag, which is one word.
 const MAX_TAG: usize = 40;
 
-/// Where the notes are. They are read anew for every call, so that an edit by hand shows at once.
+/// Where the notes are stored. They are reloaded for every call, so that manual edits show at once.
 pub(super) struct Notebook {
     file: PathBuf,
 }
@@ -134,12 +134,12 @@ pub(super) static SERVICE: Service<Notebook> = Service {
 };
 
 impl Notebook {
-    /// Notes in `file`, which need not exist yet.
+    /// Notes in `file`, which may not exist yet.
     pub(super) fn at(file: &Path) -> Self {
         Self { file: file.to_owned() }
     }
 
-    /// All notes, oldest first. A line that is no note stops everything: a rewrite would lose it.
+    /// All notes, oldest first. A line that is not a note is an error: rewriting the file would lose it.
     fn load(&self) -> Result<Vec<Note>, Refusal> {
         let text = match files::text_of(&self.file) {
             Ok(text) => text,
@@ -159,7 +159,7 @@ impl Notebook {
 
     fn store(&self, notes: &[Note]) -> Result<(), Refusal> {
         let lines: String = notes.iter().map(|note| format!("{}\n", json!(note))).collect();
-        // What could not be read back must not be written.
+        // Never write what could not be read back.
         if lines.len() as u64 > files::MAX_FILE {
             refuse!("the notes would take more than {} bytes; delete some first", files::MAX_FILE);
         }
@@ -246,7 +246,7 @@ fn tag_note(book: &mut Notebook, arguments: &Arguments<'_>) -> Result<Answer, Re
     Ok(Answer::Data(json!(notes[index])))
 }
 
-/// Tags are kept in lower case, each once, in the order they came.
+/// Tags are stored in lower case, without duplicates, in the order given.
 fn tag(note: &mut Note, tags: Vec<String>) -> Result<(), Refusal> {
     for tag in tags {
         let tag = tag.trim().to_lowercase();

@@ -1,5 +1,5 @@
 //! The example server `numbers`: statistics, arithmetic, units and number bases.
-//! Owns: its tools.      Never: answers with infinities, which JSON cannot hold.
+//! Owns: its tools.      Never: returns infinities, which JSON cannot represent.
 //! In: numbers, expressions, unit names.  Out: numbers.
 //! Tests: below; expressions in `numbers/evaluate.rs`.
 
@@ -17,7 +17,7 @@ use units::{UNITS, unit};
 /// The server has no state.
 pub(super) struct Numbers;
 
-/// Largest number that is taken apart into primes by trial division without a noticeable wait.
+/// Largest number that trial division factors without a noticeable delay.
 const MAX_FACTORED: i64 = 1_000_000_000_000;
 
 const NUMBERS: Kind = Kind::List(&Kind::Number);
@@ -225,7 +225,7 @@ fn convert_base(_: &mut Numbers, arguments: &Arguments<'_>) -> Result<Answer, Re
     let base =
         |name| arguments.whole_if(name).and_then(|base| u32::try_from(base).ok()).unwrap_or(10);
     let prefixes = [("0x", 16), ("0o", 8), ("0b", 2)];
-    // With an explicit base a leading `0b` are digits: 0b is eleven in base 16.
+    // With an explicit base, a leading `0b` is digits: 0b is eleven in base 16.
     let prefixed =
         prefixes.iter().find_map(|(mark, base)| Some((digits.strip_prefix(mark)?, *base)));
     let (digits, from) = match prefixed {
@@ -273,7 +273,7 @@ fn finite<const N: usize>(values: [f64; N]) -> Result<(), Refusal> {
     refuse!("the result is too large or not defined");
 }
 
-/// Twelve significant digits: what is left of a result once the noise of its factors is gone.
+/// Rounds to twelve significant digits, to remove the floating-point noise of the factors.
 fn tidy(value: f64) -> Value {
     json!(format!("{value:.11e}").parse().unwrap_or(value))
 }

@@ -1,6 +1,6 @@
 //! The protocol of the example servers: newline-delimited JSON-RPC, one request after the other.
 //! Owns: the handshake, `ping`, `tools/list`, `tools/call`, error codes.      Never: knows what a tool does.
-//! In: lines from the client.  Out: one line per request; end of input ends the server.
+//! In: lines from the client.  Out: one line per request; end of input stops the server.
 //! Tests: `example/tests.rs`.
 
 use std::io::{self, BufRead, Read, Write};
@@ -12,7 +12,7 @@ use super::declare::{Answer, Arguments, Refusal, Tool};
 /// Protocol versions with an `initialize` handshake, oldest first.
 const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
-/// Longest request line; the largest honest one writes a file of one MiB, at most six bytes per byte as JSON.
+/// Longest request line; the largest legitimate one writes a file of one MiB, at most six bytes per byte as JSON.
 const MAX_LINE: u64 = 8 << 20;
 
 const PARSE_ERROR: i64 = -32700;
@@ -20,7 +20,7 @@ const INVALID_REQUEST: i64 = -32600;
 const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 
-/// What a server says about itself, and its tools.
+/// A server's metadata and tools.
 pub(super) struct Service<S: 'static> {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
@@ -28,7 +28,6 @@ pub(super) struct Service<S: 'static> {
     pub(super) tools: &'static [Tool<S>],
 }
 
-/// A running example server.
 pub(super) struct Server<S: 'static> {
     pub(super) service: &'static Service<S>,
     pub(super) state: S,
@@ -38,7 +37,7 @@ pub(super) struct Server<S: 'static> {
 type Fault = (i64, String);
 
 impl<S> Server<S> {
-    /// Answers until the input ends.
+    /// Serves requests until the input ends.
     pub(super) fn serve(
         &mut self,
         input: &mut impl BufRead,
@@ -68,7 +67,7 @@ impl<S> Server<S> {
         }
     }
 
-    /// The answer to one line; none to notifications, responses and blank lines.
+    /// The response to one line; none to notifications, responses and blank lines.
     fn answer(&mut self, line: &[u8]) -> Option<Value> {
         if line.is_empty() {
             return None;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{SERVERS, run};
 
-/// Feeds whole lines to a server and reads its answers until it ends with its input.
+/// Feeds lines to a server and collects its responses until it exits at end of input.
 fn lines(name: &str, arguments: &[String], input: &str) -> Vec<Value> {
     let mut output = Vec::new();
     run(name, arguments, &mut Cursor::new(input), &mut output).unwrap();
@@ -79,7 +79,7 @@ fn what_is_not_a_request_it_knows() {
         ("", Value::Null),
     ];
     for (line, expected) in cases {
-        // The ping after it shows that the server went on.
+        // The ping after it shows that the server kept running.
         let input = format!("{line}\n{{\"jsonrpc\":\"2.0\",\"id\":99,\"method\":\"ping\"}}");
         let answers = lines("clock", &[], &input);
         assert_eq!(answers.last().unwrap()["id"], 99, "{line}");
@@ -124,7 +124,7 @@ fn wrong_arguments_are_a_tool_error_the_model_can_read() {
     assert!(answers.iter().all(|answer| answer["result"]["isError"] == true));
 }
 
-/// One good call of every tool, in an order in which each finds what it needs.
+/// One valid call of every tool, in an order in which each finds what it needs.
 fn calls() -> Vec<(&'static str, &'static str, Value)> {
     let time = "2025-03-01T09:30:00Z";
     vec![

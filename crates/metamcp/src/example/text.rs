@@ -14,12 +14,12 @@ use super::serve::Service;
 /// The server has no state.
 pub(super) struct Text;
 
-/// Most lines of a text that is compared; the table of the comparison grows with the square.
+/// Most lines of a text to compare; the comparison table grows with the square.
 const MAX_LINES: usize = 2_000;
 /// Longest text a replacement may grow to, in bytes.
 const MAX_GROWTH: usize = 4 << 20;
 
-/// Reads what is meant, not only what is well written: bits that stand for nothing may be anything.
+/// A lenient decoder: unused trailing bits may be anything.
 const BASE64: GeneralPurpose =
     GeneralPurpose::new(&alphabet::STANDARD, NO_PAD.with_decode_allow_trailing_bits(true));
 
@@ -202,9 +202,9 @@ fn diff(_: &mut Text, arguments: &Arguments<'_>) -> Result<Answer, Refusal> {
     Ok(Answer::Text(shown))
 }
 
-/// The longest common subsequence of lines, told as marked lines.
+/// A diff by the longest common subsequence of lines, as marked lines.
 fn compare<'a>(before: &[&'a str], after: &[&'a str]) -> Vec<(char, &'a str)> {
-    // common[i][j]: how many lines before[i..] and after[j..] have in common; the count fits, MAX_LINES is small.
+    // common[i][j]: how many lines before[i..] and after[j..] have in common; the count fits, since MAX_LINES is small.
     let width = after.len() + 1;
     let mut common = vec![0_u16; (before.len() + 1) * width];
     for i in (0..before.len()).rev() {

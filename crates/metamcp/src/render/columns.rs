@@ -1,4 +1,4 @@
-//! Text in columns, as wide as a terminal lets them be.
+//! Text in columns, fitted to the width of the terminal.
 
 use std::io::{self, Write};
 
@@ -7,10 +7,9 @@ use console::{measure_text_width, truncate_str};
 
 use super::{DIM, styled};
 
-/// Between two columns.
 const GAP: usize = 2;
 
-/// What is beside other columns is never narrower.
+/// Minimum width of text next to other columns.
 const NARROWEST: usize = 24;
 
 /// A piece of text in one style.
@@ -34,8 +33,8 @@ impl Cell {
     }
 }
 
-/// Rows in columns that together are at most `width` wide. The last column has what the others leave, and is cut there;
-/// a column before it is cut at a third of the width.
+/// Rows in columns that together are at most `width` wide. The last column gets the remaining width and is truncated to
+/// it; the others are truncated at a third of the width.
 pub(crate) fn columns(out: &mut dyn Write, rows: &[Vec<Cell>], width: usize) -> io::Result<()> {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let most = (width / 3).max(NARROWEST / 2);
@@ -62,7 +61,7 @@ pub(crate) fn columns(out: &mut dyn Write, rows: &[Vec<Cell>], width: usize) -> 
     Ok(())
 }
 
-/// A fact a line: what it is, then the fact, broken at the width of the terminal where there is one.
+/// One fact a line: its label, then its text, wrapped at the width of the terminal if there is one.
 pub(crate) fn facts(
     out: &mut dyn Write,
     rows: &[(&str, String)],
@@ -84,7 +83,7 @@ pub(crate) fn facts(
     Ok(())
 }
 
-/// A line in lines of at most `room` columns, broken between words; a word that is longer has a line of its own.
+/// Wraps a line at `room` columns between words; a longer word gets a line of its own.
 pub(crate) fn wrapped(line: &str, room: usize) -> Vec<String> {
     let (mut lines, mut now) = (Vec::new(), String::new());
     for word in line.split(' ') {

@@ -101,7 +101,7 @@ fn any_text_has_an_estimate() {
         let estimate = about(text);
         assert!((1..=8).contains(&estimate), "{text:?}: {estimate}");
     }
-    // A name of one letter a hundred thousand times over must cost neither time nor stack.
+    // A single letter repeated a hundred thousand times must cost neither time nor stack.
     assert!(about(&"A".repeat(100_000)) > 1_000);
 }
 

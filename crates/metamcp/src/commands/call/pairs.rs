@@ -1,5 +1,5 @@
-//! Arguments as people type them: `key=value`, `key:=JSON`, `key=@FILE`, made into what the tool's schema wants.
-//! A text that fits no type of the schema stays a text: the check of the arguments, which follows, says what is wrong.
+//! Arguments as people type them: `key=value`, `key:=JSON`, `key=@FILE`, converted to the types of the tool's schema.
+//! Text that fits no type of the schema stays text: the validation that follows reports what is wrong.
 
 use std::io::Read;
 
@@ -9,25 +9,25 @@ use serde_json::{Map, Value};
 use crate::exit::{OrMisuse, misuse};
 use crate::render::visible;
 
-/// How many references of a schema are followed; one that goes on is a circle.
+/// How many references of a schema are followed; more means a cycle.
 const MOST_REFERENCES: usize = 16;
 
-/// The pairs of a command line, with the files they name read.
+/// The pairs of a command line, with the contents of the files they name.
 #[derive(Debug, Default)]
 pub(super) struct Pairs(Vec<(String, Given)>);
 
 #[derive(Debug)]
 enum Given {
-    /// To be typed by the schema.
+    /// Converted according to the schema.
     Text(String),
-    /// As it is: `:=`.
+    /// Used unchanged: `:=`.
     Json(Value),
-    /// What a file holds, which is a text whatever it looks like.
+    /// The contents of a file, always text whatever they look like.
     Content(String),
 }
 
 impl Pairs {
-    /// Reads pairs, files included.
+    /// Parses pairs and reads their files.
     pub(super) fn read(words: &[String]) -> anyhow::Result<Pairs> {
         words.iter().map(|word| pair(word)).collect::<anyhow::Result<_>>().map(Pairs)
     }
@@ -36,7 +36,7 @@ impl Pairs {
         self.0.is_empty()
     }
 
-    /// Puts them into the arguments of a call; a key of theirs replaces what is there.
+    /// Merges the pairs into the arguments of a call; on a conflict the pair wins.
     pub(super) fn into_object(
         self,
         schema: Option<&Value>,
@@ -104,7 +104,7 @@ fn content(file: &str) -> anyhow::Result<String> {
         .or_misuse()
 }
 
-/// Where a key leads: `a.b` is a member of an object, unless the tool has an argument of that very name.
+/// The path of a key: `a.b` is a member of an object, unless the tool has an argument of that exact name.
 fn path(key: &str, schema: Option<&Value>) -> Vec<String> {
     let root = SchemaPart::root(schema);
     let is_known = |name: &str| root.is_some_and(|root| root.property(name).is_some());
@@ -119,7 +119,7 @@ fn path(key: &str, schema: Option<&Value>) -> Vec<String> {
     }
 }
 
-/// Puts a value at the end of a path of objects.
+/// Sets a value at a path, creating objects on the way.
 fn put(into: &mut Map<String, Value>, path: &[String], value: Value) -> anyhow::Result<()> {
     match path {
         [] => Ok(()),
@@ -140,7 +140,7 @@ fn put(into: &mut Map<String, Value>, path: &[String], value: Value) -> anyhow::
     }
 }
 
-/// The value that one key was given, once or several times.
+/// The value of a key that was given once or several times.
 fn made(key: &str, values: Vec<Given>, schema: Option<SchemaPart<'_>>) -> anyhow::Result<Value> {
     let is_list = schema.is_some_and(|schema| schema.takes("array"));
     let only_list = is_list && schema.is_some_and(|schema| !schema.takes("string"));
@@ -159,7 +159,7 @@ fn made(key: &str, values: Vec<Given>, schema: Option<SchemaPart<'_>>) -> anyhow
     if !only_list {
         return Ok(one(value, schema));
     }
-    // A list with one value in it, unless it is written as a list.
+    // A list of one value, unless it is written as a list.
     match value {
         Given::Json(value) => Ok(value),
         Given::Text(text) if text.trim_start().starts_with('[') => {
@@ -169,7 +169,7 @@ fn made(key: &str, values: Vec<Given>, schema: Option<SchemaPart<'_>>) -> anyhow
     }
 }
 
-/// One value, of a type that its schema takes.
+/// One value, converted to a type its schema accepts.
 fn one(given: Given, schema: Option<SchemaPart<'_>>) -> Value {
     let text = match given {
         Given::Json(value) => return value,
@@ -184,15 +184,15 @@ fn one(given: Given, schema: Option<SchemaPart<'_>>) -> Value {
         Value::Object(_) => schema.takes("object"),
         Value::Array(_) => schema.takes("array"),
         Value::Null => schema.takes("null") && !schema.takes("string"),
-        // Quotes are part of the text.
+        // The quotes are part of the text.
         Value::String(_) => false,
     };
-    // What the server names as a possible text is one, also if it looks like a number.
+    // A string in the schema's `enum` or `const` is text, even if it looks like a number.
     let is_named = schema.texts().any(|known| known == text);
     if is_taken && !is_named { value } else { Value::String(text) }
 }
 
-/// A part of a schema, and the whole that its references lead to.
+/// Part of a schema, and the root that its references resolve against.
 #[derive(Debug, Clone, Copy)]
 struct SchemaPart<'a> {
     whole: &'a Value,
@@ -204,7 +204,7 @@ impl<'a> SchemaPart<'a> {
         schema.map(|whole| SchemaPart { whole, part: whole })
     }
 
-    /// Itself, and whatever it refers to or chooses from.
+    /// The schema itself and everything it refers to or chooses from.
     fn all(self) -> Vec<&'a Value> {
         let (mut all, mut next) = (Vec::new(), vec![self.part]);
         while let Some(part) = next.pop().filter(|_| all.len() < MOST_REFERENCES) {
@@ -235,13 +235,13 @@ impl<'a> SchemaPart<'a> {
         self.all().into_iter().flat_map(named).collect()
     }
 
-    /// Whether values of a type fit. A schema that names no type takes them all.
+    /// Whether values of a type fit. A schema without a type accepts all.
     fn takes(self, word: &str) -> bool {
         let types = self.types();
         types.is_empty() || types.contains(&word)
     }
 
-    /// Texts that it names one by one.
+    /// The strings it allows by `enum` or `const`.
     fn texts(self) -> impl Iterator<Item = &'a str> {
         let of = |part: &'a Value| {
             part["enum"].as_array().into_iter().flatten().chain(part.get("const"))

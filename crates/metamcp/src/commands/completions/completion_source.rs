@@ -1,4 +1,4 @@
-//! What completion knows of servers and tools: the configuration, and what servers listed the last time.
+//! Data for completions: the configuration, and the tools that servers listed last.
 
 use std::ffi::OsString;
 use std::sync::OnceLock;
@@ -16,13 +16,13 @@ use serde_json::Value;
 
 use crate::env;
 
-/// Settings that decide which configuration is meant.
+/// Settings that select the configuration.
 const WHICH: [&str; 2] = ["config", "home"];
 
-/// A candidate and what is said of it.
+/// A candidate and its description.
 type Candidates = Vec<(String, String)>;
 
-/// Read when it is first asked.
+/// The configuration, loaded on first use.
 pub(super) struct CompletionSource {
     words: Vec<String>,
     loaded: OnceLock<Option<Loaded>>,
@@ -41,7 +41,7 @@ impl CompletionSource {
                 let request = LoadOptions {
                     flags: self.flags(),
                     lookup: &env::lookup,
-                    // Nothing is said here, and no script is run.
+                    // No warnings are printed here, and no script is run.
                     variables: Vec::new(),
                     lacks: &|_| None,
                     working_dir: &working_dir,
@@ -51,7 +51,7 @@ impl CompletionSource {
             .as_ref()
     }
 
-    /// The settings on the line that say where servers are.
+    /// The flags on the line that select the configuration.
     fn flags(&self) -> Vec<Given> {
         let value = |flag: &str| {
             let (name, joined) = (format!("--{flag}"), format!("--{flag}="));
@@ -69,7 +69,7 @@ impl CompletionSource {
         WHICH.iter().filter_map(given).collect()
     }
 
-    /// Every server there is, those of the file first.
+    /// All servers, those of the file first.
     fn all(&self) -> Vec<ServerConfig> {
         let Some(loaded) = self.loaded() else { return Vec::new() };
         let mut all = loaded.config.servers.clone();
@@ -93,7 +93,7 @@ impl CompletionSource {
         installed.iter().map(|(server, _)| candidate(server)).collect()
     }
 
-    /// Servers first, then the tools of one; or tools by their name alone.
+    /// Servers first, then the tools of one; or tools by bare name.
     pub(super) fn tools(&self, current: &str) -> Candidates {
         let all: Vec<ServerConfig> =
             self.all().into_iter().filter(ServerConfig::is_enabled).collect();
@@ -116,7 +116,7 @@ impl CompletionSource {
         found
     }
 
-    /// What the tool on the line takes: its keys, then the values that a key names.
+    /// The arguments of the tool on the line: its keys, then the values a key allows.
     pub(super) fn arguments(&self, current: &str) -> Candidates {
         let Some(schema) = self.schema() else { return Vec::new() };
         let Some(properties) = schema["properties"].as_object() else { return Vec::new() };
@@ -142,7 +142,7 @@ impl CompletionSource {
             .collect()
     }
 
-    /// The schema of the tool that stands behind `call`.
+    /// The schema of the tool named after `call`.
     fn schema(&self) -> Option<Value> {
         let call = self.words.iter().position(|word| word == "call")?;
         let named = self.words.get(call + 1..)?.iter().find(|word| !word.starts_with('-'))?;

@@ -1,6 +1,6 @@
-//! A plain MCP client over a child's stdio, as small as the protocol allows.
+//! A minimal MCP client over a child's stdio.
 //! Owns: one child, its pipes, the deadlines.      Never: leaves the child running.
-//! In: requests.  Out: results, or what went wrong, with the end of the child's stderr.
+//! In: requests.  Out: results, or errors with the tail of the child's stderr.
 //! Tests: `tests/demo.rs`.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,20 +15,20 @@ use metamcp_engine::clock;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-/// Longest wait for an answer; the example servers take milliseconds, a busy machine may take seconds.
+/// Longest wait for a response; the example servers take milliseconds, a busy machine may take seconds.
 const ANSWER: Duration = Duration::from_secs(20);
-/// Longest wait for the child to leave after its input ended; the gateway's own ladder takes under two seconds.
+/// Longest wait for the child to exit after its input ended; the gateway's shutdown escalation takes under two seconds.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// Pause between two looks at whether the child has left.
+/// Polling interval while waiting for the child to exit.
 const LOOK: Duration = Duration::from_millis(5);
-/// Lines read ahead of the conversation; answers come one at a time, the rest are notifications.
+/// Lines read ahead; responses come one at a time, the rest are notifications.
 const LINES_AHEAD: usize = 64;
-/// Longest wait for the end of a dead child's stderr, which something it started may hold open.
+/// Longest wait for the end of a dead child's stderr, which a process it started may hold open.
 const LAST_WORD: Duration = Duration::from_millis(300);
 /// How much of the child's stderr is kept for an error.
 const LAST_WORDS: usize = 4 << 10;
 
-/// A conversation with one MCP server.
+/// A connection to one MCP server.
 pub(super) struct Client {
     name: String,
     child: Child,
@@ -59,7 +59,6 @@ impl Client {
         Ok(Self { name: name.to_owned(), child, input, lines, stderr, last_words, asked: 0 })
     }
 
-    /// The handshake.
     pub(super) fn initialize(&mut self) -> Result<Value> {
         let client = json!({ "name": "metamcp-demo", "version": env!("CARGO_PKG_VERSION") });
         let params =
@@ -106,12 +105,12 @@ impl Client {
         }
     }
 
-    /// Whether the conversation is over because the child went away.
+    /// Whether the child has exited.
     pub(super) fn is_gone(&self) -> bool {
         self.input.is_none()
     }
 
-    /// Ends the input, upon which a well-behaved server leaves; one that does not is killed and reported.
+    /// Closes the input, upon which a well-behaved server exits; one that does not is killed and reported.
     pub(super) fn end(mut self) -> Result<()> {
         drop(self.input.take());
         let deadline = clock::std_instant() + FAREWELL;
@@ -126,7 +125,7 @@ impl Client {
                     FAREWELL.as_secs()
                 );
             }
-            // Whatever it still says is read, so that a full pipe does not hold it back.
+            // Drain its remaining output, so that a full pipe does not block it.
             while self.lines.try_recv().is_ok() {}
             thread::sleep(LOOK);
         };
@@ -141,7 +140,7 @@ impl Client {
         }
     }
 
-    /// Answers what a server may ask of a client: `ping`, and nothing else since no capability was declared.
+    /// Answers a server's requests: `ping`, and nothing else since no capability was declared.
     fn reply(&mut self, message: &Value) -> Result<()> {
         let Some(id) = message.get("id") else { return Ok(()) };
         if message["method"] == "ping" {
@@ -151,7 +150,7 @@ impl Client {
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "error": error }))
     }
 
-    /// The error for a child that is gone, with how it ended and what it said last.
+    /// The error for a child that has exited, with its exit status and stderr tail.
     fn gone(&mut self, instead_of: &str) -> anyhow::Error {
         self.kill();
         let ended = match self.child.wait() {
@@ -175,7 +174,7 @@ impl Client {
 
     fn kill(&mut self) {
         drop(self.input.take());
-        // It may have ended by itself, which is the aim.
+        // It may have exited by itself, which is the goal.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -195,7 +194,7 @@ fn read_lines(stdout: ChildStdout, sender: &SyncSender<String>) {
     }
 }
 
-/// Reads stderr to its end and keeps the tail, so that a talkative child is never held back.
+/// Reads stderr to its end and keeps the tail, so that a chatty child never blocks.
 fn keep_stderr_tail(mut stderr: ChildStderr, kept: &Mutex<Vec<u8>>) {
     let mut chunk = [0; 4096];
     while let Ok(count @ 1..) = stderr.read(&mut chunk) {

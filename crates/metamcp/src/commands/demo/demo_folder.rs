@@ -1,5 +1,5 @@
-//! The stage of the demonstration: a temporary folder with sample files, notes and a config.
-//! Owns: that folder, and removes it.      Never: touches anything of the user's.
+//! The demonstration's temporary folder, with sample files, notes and a config.
+//! Owns: that folder, and its removal.      Never: touches the user's files.
 //! In: the path of this program.  Out: commands that start the gateway and the example servers on it.
 //! Tests: below.
 
@@ -40,7 +40,7 @@ pub(super) struct DemoFolder {
 }
 
 impl DemoFolder {
-    /// Makes the folder and everything in it.
+    /// Creates the folder and its contents.
     pub(super) fn set(program: &Path) -> Result<Self> {
         let demo_folder =
             Self { folder: fresh_folder().context("no temporary folder can be made")? };
@@ -64,7 +64,7 @@ impl DemoFolder {
         command
     }
 
-    /// Removes the folder and says so if that does not work.
+    /// Removes the folder, and reports a failure to do so.
     pub(super) fn clear(self) -> Result<()> {
         let removed = fs::remove_dir_all(&self.folder);
         removed.with_context(|| {
@@ -72,7 +72,7 @@ impl DemoFolder {
         })
     }
 
-    /// Runs in the temporary folder, with a home there, deaf to settings meant for the user's own gateway.
+    /// Runs in the temporary folder, with a home there, ignoring settings meant for the user's own gateway.
     #[expect(
         clippy::disallowed_methods,
         reason = "a demonstration starts the gateway as a client does"
@@ -137,13 +137,13 @@ impl DemoFolder {
 
 impl Drop for DemoFolder {
     fn drop(&mut self) {
-        // Best effort: `clear` is the way that reports.
+        // Best effort: `clear` reports failures.
         drop(fs::remove_dir_all(&self.folder));
     }
 }
 
-/// A new folder that only this user can enter. Making it fails where the name is taken, so nobody's
-/// prepared folder or link is ever used.
+/// A new folder that only this user can enter. Creation fails if the name is taken, so a folder or link that somebody
+/// else prepared is never used.
 fn fresh_folder() -> io::Result<PathBuf> {
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]

@@ -1,6 +1,6 @@
-//! What the demonstration found, as words for a terminal and as one JSON document.
-//! Owns: the report and how it reads.      Never: runs anything.
-//! In: steps and costs.  Out: text with colours (stripped by the stream where nobody sees them), or JSON.
+//! The demonstration's report, as text for a terminal and as one JSON document.
+//! Owns: the report and its format.      Never: runs anything.
+//! In: steps and costs.  Out: text with colours (stripped by the stream where there is no terminal), or JSON.
 //! Tests: below, as snapshots.
 
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::tokens;
 
-/// Lines shown of one answer; the whole demonstration fits two screens.
+/// Lines shown of one response; the whole demonstration fits two screens.
 const MAX_LINES: usize = 6;
 /// Characters shown of one line.
 const MAX_WIDTH: usize = 100;
@@ -22,11 +22,10 @@ const DIM: Style = Style::new().dimmed();
 const BAD: Style = AnsiColor::Red.on_default();
 const GOOD: Style = AnsiColor::Green.on_default();
 
-/// What ten servers people commonly connect list when each is asked by itself: name, tools, cl100k tokens of the
-/// whole list, and of name, description and input schema alone. Counted, not estimated, from the answers of
-/// server-filesystem, -memory and -sequential-thinking 2026.8.31, server-github 2025.4.8,
-/// mcp-server-git and -time 2026.10.19, mcp-server-fetch 2026.10.24, @playwright/mcp 0.0.83,
-/// @upstash/context7-mcp 4.1.1 and chrome-devtools-mcp 1.11.0.
+/// The tool lists of ten servers people commonly connect: name, tools, cl100k tokens of the whole list, and of name,
+/// description and input schema alone. Counted, not estimated, from the responses of server-filesystem, -memory and
+/// -sequential-thinking 2026.8.31, server-github 2025.4.8, mcp-server-git and -time 2026.10.19, mcp-server-fetch
+/// 2026.10.24, @playwright/mcp 0.0.83, @upstash/context7-mcp 4.1.1 and chrome-devtools-mcp 1.11.0.
 const WELL_KNOWN: [(&str, usize, usize, usize); 10] = [
     ("filesystem", 14, 2758, 1638),
     ("git", 12, 1406, 1105),
@@ -40,17 +39,16 @@ const WELL_KNOWN: [(&str, usize, usize, usize); 10] = [
     ("chrome-devtools", 32, 6416, 6048),
 ];
 
-/// Everything the demonstration found.
 pub(super) struct Report {
     /// The gateway's own tools as listed.
     pub(super) surface: Vec<Value>,
     pub(super) steps: Vec<Step>,
-    /// All tools of all servers, each asked by itself.
+    /// All tools of all servers, each listed directly.
     pub(super) alone: Cost,
     pub(super) gateway: Cost,
 }
 
-/// One request and its answer.
+/// One request and its response.
 #[derive(Default)]
 pub(super) struct Step {
     pub(super) title: &'static str,
@@ -59,7 +57,7 @@ pub(super) struct Step {
     pub(super) text: String,
     pub(super) structured: Option<Value>,
     pub(super) is_error: bool,
-    /// Estimated tokens of request and answer.
+    /// Estimated tokens of request and response.
     pub(super) tokens: usize,
     pub(super) took: Duration,
     /// Why the step failed, if it did.
@@ -72,12 +70,12 @@ pub(super) struct Cost {
     pub(super) tools: usize,
     /// Estimated tokens of the list as it comes over the wire.
     pub(super) whole: usize,
-    /// Of name, description and input schema alone, which is what most clients hand to the model.
+    /// Of name, description and input schema alone, which is what most clients pass to the model.
     pub(super) handed: usize,
 }
 
 impl Cost {
-    /// Adds the answer to one `tools/list`.
+    /// Adds one `tools/list` response.
     pub(super) fn add(&mut self, listed: &Value) -> Result<()> {
         let tools =
             listed["tools"].as_array().context("tools/list answered without a list of tools")?;
@@ -124,7 +122,6 @@ impl Step {
 }
 
 impl Report {
-    /// The report as one JSON document.
     pub(super) fn to_json(&self) -> Value {
         json!({
             "ok": self.steps.iter().all(|step| step.problem.is_none()),
@@ -143,7 +140,7 @@ impl Report {
         })
     }
 
-    /// The report in words.
+    /// The report as text.
     pub(super) fn print(&self, output: &mut impl Write) -> io::Result<()> {
         let (servers, tools) = (crate::example::SERVERS.len(), self.alone.tools);
         writeln!(
@@ -238,19 +235,19 @@ impl Report {
         writeln!(output, "{DIM}   {}{DIM:#}", names[5..].join(", "))
     }
 
-    /// Tokens of the requests and answers after the first look.
+    /// Tokens of the requests and responses after `tools/list`.
     fn conversation(&self) -> usize {
         self.steps.iter().filter(|step| step.tool != "tools/list").map(|step| step.tokens).sum()
     }
 }
 
-/// How many times `other` fits into `one`, to a tenth.
+/// `one` divided by `other`, to a tenth.
 fn ratio(one: usize, other: usize) -> f64 {
     (one as f64 / other.max(1) as f64 * 10.0).round() / 10.0
 }
 
-/// A line cut to the width of the report. Control characters are dropped: answers come from servers, and
-/// a terminal obeys what it is shown.
+/// A line cut to the width of the report. Control characters are dropped: responses come from servers, and a terminal
+/// obeys escape codes.
 fn shortened(line: &str) -> String {
     let line: String = line.chars().filter(|c| !c.is_control()).collect();
     if line.chars().count() <= MAX_WIDTH {
@@ -260,7 +257,7 @@ fn shortened(line: &str) -> String {
     format!("{cut}…")
 }
 
-/// A number with its thousands set apart.
+/// A number with thousands separators.
 fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();

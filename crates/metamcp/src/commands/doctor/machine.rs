@@ -1,4 +1,4 @@
-//! What is around the gateway: programs, clients, the cache, processes left behind.
+//! The gateway's surroundings: programs, clients, the cache, processes left behind.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -21,7 +21,7 @@ use crate::commands::import::{ImportStatus, Merger};
 use crate::commands::{import, init, servers};
 use crate::render::plural;
 
-/// Programs that servers are usually started with, and how to get them.
+/// Programs that servers are usually started with, and how to install them.
 const RUNTIMES: [(&str, &str); 7] = [
     ("node", "install Node.js: https://nodejs.org"),
     ("npx", "install Node.js: https://nodejs.org"),
@@ -31,11 +31,11 @@ const RUNTIMES: [(&str, &str); 7] = [
     ("docker", "install Docker: https://docs.docker.com/get-docker"),
     ("bunx", "install Bun: https://bun.sh"),
 ];
-/// How long a program may take to say its version.
+/// How long a program may take to print its version.
 const VERSION_WAIT: Duration = Duration::from_secs(3);
-/// Between two looks at whether it has.
+/// Polling interval while waiting for it.
 const VERSION_STEP: Duration = Duration::from_millis(20);
-/// Folders and files of the cache that are looked at.
+/// Most entries of the cache that are checked.
 const MOST_ENTRIES: usize = 10_000;
 
 pub(super) fn version() -> Finding {
@@ -44,8 +44,8 @@ pub(super) fn version() -> Finding {
     Finding::new(Level::Good, "version", words)
 }
 
-/// Programs that servers need, and whether they are there. `missing` names the servers that could not be started for
-/// want of theirs, which is the only thing that counts: a server may bring a PATH of its own.
+/// The programs that servers need, and whether they are installed. `missing` names the servers that failed to start for
+/// lack of their program, which is what decides: a server may have its own PATH.
 pub(super) fn programs(config: &Config, missing: &[String]) -> Vec<Finding> {
     let mut needed: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for server in config.servers.iter().filter(|server| server.is_enabled()) {
@@ -95,7 +95,7 @@ pub(super) fn programs(config: &Config, missing: &[String]) -> Vec<Finding> {
     findings
 }
 
-/// The first line of what `--version` prints, if it comes soon.
+/// The first line that `--version` prints, if it comes soon.
 #[expect(clippy::disallowed_methods, reason = "a program of the machine is asked for its version")]
 fn version_of(program: &Path) -> Option<String> {
     let mut child = Command::new(program)
@@ -111,7 +111,7 @@ fn version_of(program: &Path) -> Option<String> {
             Ok(Some(_)) => break,
             Ok(None) if began.elapsed() < VERSION_WAIT => std::thread::sleep(VERSION_STEP),
             _ => {
-                // It hangs, and its version is not worth more than this.
+                // It hangs, and its version is not worth a longer wait.
                 child.kill().ok();
                 child.wait().ok();
                 return None;
@@ -123,7 +123,7 @@ fn version_of(program: &Path) -> Option<String> {
     text.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty())
 }
 
-/// Which of our variables servers get, and which they might miss.
+/// Which of our variables servers get, and which they might lack.
 pub(super) fn environment(config: &Config) -> Vec<Finding> {
     const AREA: &str = "variables";
     let pass = PassEnv::from_text(&config.settings.pass_env);
@@ -156,8 +156,8 @@ pub(super) fn environment(config: &Config) -> Vec<Finding> {
     findings
 }
 
-/// Variables that a client gives to the gateway it starts, each with the client: what is not set in this shell may be
-/// set there.
+/// Variables that a client passes to the gateway it starts, each with the client: one that is unset in this shell may
+/// be set there.
 pub(super) fn supplied() -> BTreeMap<String, &'static str> {
     let mut all = BTreeMap::new();
     let Ok(places) = import::places() else { return all };
@@ -177,7 +177,7 @@ pub(super) fn supplied() -> BTreeMap<String, &'static str> {
     all
 }
 
-/// Clients on this machine, and whether the gateway is in front of their servers.
+/// Clients on this machine, and whether their servers are behind the gateway.
 pub(super) fn clients(own_file: Option<&Path>) -> Vec<Finding> {
     let Ok(places) = import::places() else { return Vec::new() };
     let text = own_file.and_then(|file| user_file::read::<anyhow::Error>(file).ok().flatten());
@@ -203,7 +203,7 @@ fn used_by(merger: &Merger) -> Vec<String> {
     used
 }
 
-/// `ours` is our own file, which says whether init would take a server.
+/// `ours` is our own file, which decides whether init would import a server.
 fn one_client(client: &Client, path: &Path, used: &[String], ours: &mut Merger) -> Option<Finding> {
     let text = user_file::read::<anyhow::Error>(path).map_err(servers::plain);
     let read =
@@ -219,7 +219,7 @@ fn one_client(client: &Client, path: &Path, used: &[String], ours: &mut Merger) 
     let fates: Vec<_> =
         found.servers.iter().map(|server| (server, found.imported(server))).collect();
     let own = fates.iter().find(|(_, fate)| *fate == Imported::Itself).map(|(own, _)| &own.entry);
-    // Those that init would move, and those that it would leave where they are.
+    // Servers that init would move, and servers that it would leave in place.
     let (mut others, mut staying) = (0, Vec::new());
     for (server, fate) in &fates {
         let Imported::Server(entry, asked) = fate else { continue };
@@ -276,7 +276,7 @@ fn one_client(client: &Client, path: &Path, used: &[String], ours: &mut Merger) 
     })
 }
 
-/// What crashes left in the cache: files put aside as damaged, and files half written.
+/// Leftovers of crashes in the cache: files set aside as corrupt, and partially written files.
 pub(super) fn cache(home: &Path, fix: bool) -> Vec<Finding> {
     let folder = home.join("cache");
     let entries = |path: &Path| -> Vec<PathBuf> {
@@ -304,11 +304,11 @@ pub(super) fn cache(home: &Path, fix: bool) -> Vec<Finding> {
     vec![finding]
 }
 
-/// Free room below which things begin to fail: results alone may take a gigabyte.
+/// Free space below which things begin to fail: results alone may take a gigabyte.
 #[cfg(unix)]
 const LITTLE_ROOM: u64 = 64 * 1024 * 1024;
 
-/// Whether the gateway can keep what it has to keep: its home can be written to and has room, and nobody left anything
+/// Whether the gateway can store its data: its home is writable and has free space, and no killed gateway left files
 /// there.
 pub(super) fn home(home: &Path, fix: bool) -> Vec<Finding> {
     const AREA: &str = "home";
@@ -348,11 +348,11 @@ pub(super) fn home(home: &Path, fix: bool) -> Vec<Finding> {
     findings
 }
 
-/// Writes a few bytes where the gateway would, and takes them away again.
+/// Writes a few bytes where the gateway would, and removes them again.
 fn can_write(folder: &Path) -> std::io::Result<()> {
     let existing = folder.ancestors().find(|folder| folder.exists()).unwrap_or(folder);
     let probe = existing.join(format!(".metamcp-doctor-{}", std::process::id()));
-    // More than a block, which a full disk has not.
+    // More than a block, so that a full disk fails.
     let written = std::fs::File::create_new(&probe).and_then(|mut file| {
         std::io::Write::write_all(&mut file, &[b'x'; 16 * 1024])?;
         file.sync_all()
@@ -370,15 +370,15 @@ fn free_bytes(folder: &Path) -> Option<u64> {
     let existing = folder.ancestors().find(|folder| folder.exists())?;
     let about = nix::sys::statvfs::statvfs(existing).ok()?;
     if about.blocks() == 0 {
-        // Nothing is kept there that would need room.
+        // A file system without blocks stores nothing that would need space.
         return None;
     }
-    // Both are of another width on other systems.
+    // Both types have other widths on other systems.
     let bytes = u128::from(about.blocks_available()) * u128::from(about.fragment_size());
     Some(u64::try_from(bytes).unwrap_or(u64::MAX))
 }
 
-/// The transformer, where searches want it: without it they are answered by `hybrid`.
+/// The transformer, if searches are configured to use it: without it they fall back to `hybrid`.
 pub(super) fn model(settings: &Settings) -> Option<Finding> {
     if settings.search != Strategy::Transformer {
         return None;
@@ -392,7 +392,7 @@ pub(super) fn model(settings: &Settings) -> Option<Finding> {
     })
 }
 
-/// Makes a file readable by its owner only; true if it is now.
+/// Makes a file readable by its owner only; whether that worked.
 #[cfg(unix)]
 pub(super) fn make_private(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
@@ -404,7 +404,7 @@ pub(super) fn make_private(_path: &Path) -> bool {
     false
 }
 
-/// Parents of servers whose gateway is gone. There should never be one: they end with it.
+/// Shims whose gateway is gone. There should never be one: they end with it.
 #[cfg(target_os = "linux")]
 pub(super) fn left_behind() -> Vec<Finding> {
     let listed = std::fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -1,4 +1,4 @@
-//! Every server, started to list its tools.
+//! Starts every server to list its tools.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use crate::render::plural;
 
 const AREA: &str = "servers";
 
-/// How long a server may wait for its place: longer than all the others can take to start.
+/// How long a server may wait for a pool slot: longer than all the others can take to start.
 const IN_LINE: Duration = Duration::from_hours(1);
 
-/// Starts all that may be used, as many at once as the pool allows: each begins to wait when there is a place for it, so
-/// that nobody is given up for having stood in line. Besides the findings, the servers whose program is
-/// not there. With names, only those.
+/// Starts all usable servers, as many at once as the pool allows. The time of each counts from when it has a slot, so
+/// that none times out in the queue. Returns the findings, and the servers whose program is missing. With names, only
+/// those.
 pub(super) fn servers(
     loaded: &Loaded,
     only: &[String],
@@ -48,7 +48,7 @@ pub(super) fn servers(
     let pool = &loaded.config.settings.pool;
     let places = usize::try_from(pool.size).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS);
     let places = Arc::new(Semaphore::new(places));
-    // Whoever has a place still waits for the process of the one before to be gone.
+    // Even with a slot, a server waits for the process before it to exit.
     let mut patient = loaded.clone();
     patient.config.settings.pool.wait_timeout = pool.wait_timeout.max(IN_LINE);
     gateway::with(&patient, async |gateway| {
@@ -90,7 +90,7 @@ pub(super) fn servers(
     })
 }
 
-/// Whether a server could not be started because its program is not there.
+/// Whether a server could not be started because its program is missing.
 fn is_missing(gateway: &Gateway, server: &ServerConfig) -> bool {
     let Some(command) = server.transport.command() else { return false };
     let failure = gateway
@@ -102,7 +102,7 @@ fn is_missing(gateway: &Gateway, server: &ServerConfig) -> bool {
     failure.is_some_and(|failure| is_spawn(&failure)) && in_path(command.as_ref()).is_none()
 }
 
-/// The server that a remark says is left out, where that is all it says: the server's own finding has it too.
+/// The server that a remark reports as disabled, if that is all it says: the server's own finding covers it.
 pub(super) fn left_out_for<'a>(loaded: &'a Loaded, remark: &Remark) -> Option<&'a ServerConfig> {
     let at = &remark.place.as_ref()?.path;
     loaded.config.servers.iter().find(|server| {
@@ -110,7 +110,7 @@ pub(super) fn left_out_for<'a>(loaded: &'a Loaded, remark: &Remark) -> Option<&'
             ServerState::Disabled { reason } => {
                 at.contains(&server.name) && remark.message.starts_with(reason.as_str())
             }
-            // Only the first of several is in the reason; the others are told on their own.
+            // The reason has only the first of several; the others are reported on their own.
             ServerState::Invalid { reason } => {
                 at.contains(&server.name) && reason.contains(&remark.message)
             }
@@ -119,7 +119,7 @@ pub(super) fn left_out_for<'a>(loaded: &'a Loaded, remark: &Remark) -> Option<&'
     })
 }
 
-/// Why a server was not tried. What is missing here and comes from a client, `supplied`, is nothing to mend.
+/// Why a server was skipped. A variable that is unset here but comes from a client (`supplied`) is nothing to fix.
 fn left_out(
     loaded: &Loaded,
     server: &ServerConfig,
@@ -217,7 +217,7 @@ fn finding(gateway: &Gateway, server: &ServerConfig, refused: Option<(Code, Stri
     finding.hint(hint)
 }
 
-/// What helps against a failure of that kind.
+/// The hint for a failure of that kind.
 fn hint(server: &ServerConfig, fact: Option<&Fact>, said: bool) -> String {
     let name = quoted(&server.name);
     let is_remote = server.transport.is_remote();

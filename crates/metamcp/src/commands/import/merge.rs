@@ -1,4 +1,4 @@
-//! Servers put into our own file: each once, by what it runs, under a name that is free.
+//! Merging servers into our own file: each once, identified by what it runs, under a free name.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,10 +11,10 @@ use serde_json::Value;
 use super::ImportStatus;
 use crate::commands::servers::SERVER_KEYS;
 
-/// So many names are tried before a server is left where it is.
+/// How many names are tried before a server is skipped.
 const MOST_NAMES: usize = 99;
 
-/// Our own file while servers are put into it. It is read once and written once, however many there are.
+/// Our own file during an import. It is read once and written once, however many servers there are.
 pub(crate) struct Merger {
     text: String,
     key: &'static str,
@@ -27,12 +27,12 @@ pub(crate) struct Merger {
 struct MergedServer {
     name: String,
     entry: Value,
-    /// Whether it came in just now; what was there before is its owner's word.
+    /// Whether this import added it; entries that were there before are never changed.
     is_new: bool,
 }
 
 impl Merger {
-    /// The servers that a text of ours has.
+    /// Starts from the servers of our own file.
     pub(crate) fn new(text: &str) -> anyhow::Result<Merger> {
         let mut merger = Merger {
             text: text.to_owned(),
@@ -59,7 +59,7 @@ impl Merger {
         Ok(merger)
     }
 
-    /// Puts a server in, if it is not there.
+    /// Adds a server, unless it is already there.
     pub(crate) fn place(&mut self, name: &str, suffix: &str, entry: &Value) -> ImportStatus {
         let id = self.identity(entry);
         if let Some(held) = self.identities.get(&id).map(|&at| &mut self.all[at]) {
@@ -83,7 +83,7 @@ impl Merger {
         ImportStatus::Added(free)
     }
 
-    /// The text with all that came in.
+    /// The text of the file with all added servers.
     pub(crate) fn text(&self) -> anyhow::Result<String> {
         let fresh: Vec<(String, Value)> = self
             .all
@@ -94,12 +94,12 @@ impl Merger {
         Ok(edit::set_all(Format::Json, &self.text, &[self.key], &fresh)?)
     }
 
-    /// Every entry, those that were there before among them.
+    /// All entries, existing and added.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &Value> {
         self.all.iter().map(|held| &held.entry)
     }
 
-    /// What came in, by name.
+    /// The added servers, by name.
     pub(crate) fn added(&self) -> serde_json::Map<String, Value> {
         let fresh = self.all.iter().filter(|held| held.is_new);
         fresh.map(|held| (held.name.clone(), held.entry.clone())).collect()

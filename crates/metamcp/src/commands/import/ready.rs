@@ -1,4 +1,4 @@
-//! Whether a server would start from here, and if not, what is missing.
+//! Whether a server would start here, and if not, what is missing.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use crate::env;
 
-/// Why a server of our own file would not start here, as a fragment. One that is switched off is not to start.
+/// Why a server of our own file would not start here, as a fragment. One that is disabled need not start.
 pub(crate) fn against(entry: &Value, asked: &ClientVariables) -> Option<String> {
     let file = json!({ "mcpServers": { "x": entry } }).to_string();
-    // What its client fills in cannot be looked up from here.
+    // What its client fills in cannot be looked up here.
     let lookup = |name: &str| {
         let filled_in = asked.iter().any(|(known, _)| known == name);
         env::lookup(name).or_else(|| filled_in.then(|| "x".to_owned()))
@@ -27,7 +27,7 @@ pub(crate) fn against(entry: &Value, asked: &ClientVariables) -> Option<String> 
     }
 }
 
-/// What of a server is not there: its program, its folder, a secret.
+/// The missing part of a server: its program, its folder, a secret.
 fn missing(server: &ServerConfig) -> Option<String> {
     if let Some(LocalCommand { command, env, cwd, .. }) = server.transport.local() {
         if let Some(cwd) = cwd.as_ref().filter(|cwd| !cwd.is_dir()) {

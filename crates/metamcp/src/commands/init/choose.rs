@@ -1,4 +1,4 @@
-//! The person picks clients and servers from a numbered list.
+//! Choosing clients and servers from a numbered list.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -9,16 +9,16 @@ use crate::commands::import::{ImportStatus, Server};
 use crate::prompt;
 use crate::render::{BOLD, DIM, styled, visible};
 
-/// What a person chose: everything that is not named here is as it was.
+/// A person's choices; anything not named here keeps its default.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Chosen {
-    /// Clients that are left alone.
+    /// Clients to skip.
     pub(super) without: HashSet<String>,
-    /// Servers, and whether they are to be moved.
+    /// Servers, and whether to move them.
     servers: HashMap<ServerLocation, bool>,
 }
 
-/// Where a server stands: a client may have several files, and a file one table for each project.
+/// Where a server is configured: a client may have several files, and a file one table per project.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct ServerLocation {
     file: PathBuf,
@@ -48,7 +48,7 @@ struct Line {
     is_on: bool,
 }
 
-/// Shows the list and takes numbers until there are no more.
+/// Shows the list and reads numbers until an empty line.
 pub(super) fn choose(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<Chosen> {
     let mut lines = lines(plan);
     loop {
@@ -113,7 +113,7 @@ fn lines(plan: &Plan) -> Vec<Line> {
     lines
 }
 
-/// Switches lines; a client takes its servers with it.
+/// Toggles lines; toggling a client toggles its servers.
 fn switch(lines: &mut [Line], chosen: &[usize]) {
     for &at in chosen {
         let is_on = !lines[at].is_on;
@@ -127,7 +127,7 @@ fn switch(lines: &mut [Line], chosen: &[usize]) {
     }
 }
 
-/// The places that numbers such as `2 5-7,9` name, counted from zero.
+/// The indexes, from zero, that numbers such as `2 5-7,9` name.
 fn numbers(typed: &str, count: usize) -> Result<Vec<usize>, String> {
     let mut all = Vec::new();
     for word in typed.split([' ', ',']).filter(|word| !word.is_empty()) {

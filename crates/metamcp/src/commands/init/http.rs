@@ -1,4 +1,4 @@
-//! `metamcp init --http`: clients reach a gateway that listens, and show it the generated token in their own way.
+//! `metamcp init --http`: clients connect to a listening gateway, each sending the generated token in its own way.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,24 +19,24 @@ use crate::exit::{Exit, OrMisuse};
 use crate::prompt;
 use crate::render::{BOLD, DIM, RED, styled, visible};
 
-/// One client that is on this machine.
+/// One client on this machine.
 struct Step {
     client: &'static Client,
     path: PathBuf,
     /// Whether other users of the machine can read the file.
     is_exposed: bool,
-    /// What is done about it; or why nothing can be.
+    /// What to do with it, or why nothing can be done.
     action: Result<FileAction, String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FileAction {
-    /// The entry is there already, with this address and token.
+    /// The entry is already there, with this address and token.
     Nothing,
     Write,
 }
 
-/// Runs it for the gateway at this address.
+/// Configures the clients for the gateway at this URL.
 pub(super) fn run(
     loaded: &Loaded,
     args: &InitArgs,
@@ -103,7 +103,7 @@ pub(super) fn run(
     Ok(if named_in_vain || (may && !done) { Exit::Failure } else { Exit::Success })
 }
 
-/// Confirmation by a person. Without a terminal nothing is done.
+/// Asks for confirmation. Without a terminal nothing is done.
 fn agreed(out: &mut dyn Write, diagnostics: &mut dyn Write) -> anyhow::Result<bool> {
     if !prompt::is_there() {
         writeln!(
@@ -140,17 +140,17 @@ fn looked_at(client: &Client, path: &Path, entry: &Value) -> anyhow::Result<File
     if edit::read(client.format, &text, &place(client))?.as_ref() == Some(entry) {
         return Ok(FileAction::Nothing);
     }
-    // What cannot be edited is found out before anything is done.
+    // Finds out before anything is changed whether the file can be edited.
     with_entry(client, &text, entry).map(|_| FileAction::Write)
 }
 
-/// The client's text with this entry for the gateway, and the one that it had before.
+/// The client's text with this entry for the gateway, and the entry it had before.
 fn with_entry(client: &Client, text: &str, entry: &Value) -> anyhow::Result<(String, Note)> {
     let at = place(client);
     let mut text = text.to_owned();
     let mut taken = serde_json::Map::new();
     if let Some(before) = edit::read(client.format, &text, &at)? {
-        // Written anew as a whole: keys of the other kind, such as a command, must not stay.
+        // Replaced as a whole: keys of the other kind, such as a command, must not stay.
         if let Some(without) = edit::remove(client.format, &text, &at)? {
             text = without;
         }
@@ -160,7 +160,8 @@ fn with_entry(client: &Client, text: &str, entry: &Value) -> anyhow::Result<(Str
     Ok((text, Note { moved: taken.into(), added: serde_json::Map::new() }))
 }
 
-/// Whether others than its owner can read or write a file. Where the system does not say so, its folders have to do.
+/// Whether others than its owner can read or write a file. Without file modes, the permissions of its folders have to
+/// do.
 fn is_exposed(path: &Path) -> bool {
     #[cfg(unix)]
     {

@@ -1,4 +1,4 @@
-//! What init would do: read from the files as they are, decided once, shown, and then done to the letter.
+//! The plan of an init: computed once from the files as they are, shown, and then carried out exactly.
 
 use std::path::{Path, PathBuf};
 
@@ -12,17 +12,16 @@ use crate::commands::import::{self, Found, ImportStatus, Merger};
 use crate::commands::servers;
 use crate::env;
 
-/// What the gateway is called in a client's file.
+/// The gateway's name in a client's file.
 pub(super) const OWN_NAME: &str = "metamcp";
-/// What stands before the servers in a file of Continue's that has nothing but servers.
+/// The header of a new file for Continue, which has nothing but servers.
 const CONTINUE_HEAD: &str = "name: metamcp\nversion: 0.0.1\nschema: v1\n";
 
-/// Everything that would be done.
 pub(super) struct Plan {
     /// Our own file.
     pub(super) own: PathBuf,
     pub(super) steps: Vec<Step>,
-    /// What is to be said of the program that the clients will start.
+    /// A warning about the program that the clients will start.
     pub(super) doubt: Option<String>,
 }
 
@@ -33,7 +32,7 @@ pub(super) struct Step {
     pub(super) exists: bool,
     format: Format,
     found: Option<Found>,
-    /// What becomes of each of its servers.
+    /// The status of each of its servers.
     pub(super) statuses: Vec<(String, ImportStatus)>,
     pub(super) action: FileAction,
     /// Variables that this client has to fill in for us.
@@ -43,50 +42,49 @@ pub(super) struct Step {
     own: OwnEntry,
 }
 
-/// The gateway in a client's file.
+/// The gateway's entry in a client's file.
 #[derive(Debug, Clone, Default)]
 enum OwnEntry {
     /// Not in this file.
     #[default]
     Elsewhere,
-    /// It is to be put in.
+    /// To be added.
     Fresh(Value),
-    /// There under this name; keys of it that change.
+    /// Present under this name, with the keys that change.
     There(String, Vec<(&'static str, Value)>),
 }
 
-/// What is done to a client's file.
+/// What to do with a client's file.
 pub(super) enum FileAction {
     /// It cannot be edited; why.
     Refused(String),
-    /// All is as it should be.
+    /// It is up to date.
     Nothing,
-    /// It is edited.
     Edit {
-        /// The servers that are taken out, because they are behind the gateway now, by their place among those found.
+        /// The servers to remove, because they are behind the gateway now, as indexes into those found.
         moved: Vec<usize>,
-        /// Whether the gateway is written in.
+        /// Whether the gateway is added.
         registers: bool,
-        /// The variables that the client is told to pass on.
+        /// The variables that the client's entry passes on.
         passes: Vec<String>,
     },
 }
 
-/// What a person wants of one server.
+/// The choice for one server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MoveChoice {
-    /// Whatever is usual: one that would not start stays where it is.
+    /// The default: one that would not start stays in place.
     Usual,
-    /// It is moved in any case.
+    /// Move it in any case.
     Yes,
-    /// It stays where it is.
+    /// Leave it in place.
     No,
 }
 
-/// What is wanted of all.
+/// The choices for all servers.
 pub(super) struct MoveChoices<'w> {
     pub(super) keep: bool,
-    /// By the client's file, which may have several servers of one name.
+    /// By the client's file as well, since several servers may share a name.
     pub(super) of: &'w dyn Fn(&Step, &import::Server) -> MoveChoice,
 }
 
@@ -130,12 +128,12 @@ impl Plan {
         }
         let doubt = program::doubt(Path::new(&command));
         let plan = Plan { own: own.to_owned(), steps, doubt };
-        // What our own file cannot take is found out before anybody is asked.
+        // Find out before prompting whether our own file can be written.
         servers::checked(own, plan.merged(&text)?.0)?;
         Ok(plan)
     }
 
-    /// Our own file with every imported server, and which those are.
+    /// Our own file with every imported server, and the servers added to it.
     pub(super) fn merged(&self, text: &str) -> anyhow::Result<(String, Map<String, Value>)> {
         let mut merger = Merger::new(text)?;
         let edited =
@@ -155,7 +153,7 @@ impl Plan {
         Ok((text, merger.added()))
     }
 
-    /// The names our own file gets, and from whom.
+    /// The names added to our own file, and where they come from.
     pub(super) fn added(&self) -> impl Iterator<Item = (&str, String)> {
         self.steps.iter().flat_map(|step| {
             step.servers().filter_map(|(server, status)| match status {
@@ -174,7 +172,7 @@ impl Plan {
     }
 }
 
-/// Decides in which file of a client the gateway stands, and what that client is told to give it.
+/// Decides which file of a client gets the gateway's entry, and which variables that entry passes on.
 fn register(steps: &mut [Step], command: &str, args: &[String], every: &[String]) {
     let is_set = |name: &&String| env::lookup(name).is_some();
     let mut names: Vec<String> = every.iter().filter(is_set).cloned().collect();
@@ -182,7 +180,7 @@ fn register(steps: &mut [Step], command: &str, args: &[String], every: &[String]
     names.extend(program::needed());
     let asked: ClientVariables = steps.iter().flat_map(|step| step.asked.iter().cloned()).collect();
     names.retain(|name| !asked.iter().any(|(asked, _)| asked == name));
-    // What every client passes on by itself.
+    // Every client passes these on anyway.
     names.retain(|name| !["HOME", "PATH"].contains(&name.as_str()));
     names.sort();
     names.dedup();
@@ -205,7 +203,7 @@ fn register(steps: &mut [Step], command: &str, args: &[String], every: &[String]
 }
 
 impl Step {
-    /// Every file of a client, and where it has none the one that is made, if it is.
+    /// Every file of a client; if it has none, the one to create, if any.
     fn all(client: &'static Client, places: &Places) -> Vec<Step> {
         let step = |path: PathBuf, exists| Step {
             format: import::format(client, &path),
@@ -239,13 +237,13 @@ impl Step {
         self.found = None;
     }
 
-    /// Its servers, each with what becomes of it.
+    /// Its servers, each with its status.
     pub(super) fn servers(&self) -> impl Iterator<Item = (&import::Server, &ImportStatus)> {
         let servers = self.found.iter().flat_map(|found| &found.servers);
         servers.zip(self.statuses.iter().map(|(_, status)| status))
     }
 
-    /// Whether servers are moved that are processes, from a client that gives these all it has.
+    /// Whether local servers are moved away from a client that passes on its whole environment.
     pub(super) fn gave_everything(&self) -> bool {
         let is_local = |server: &import::Server| {
             ["url", "uri", "httpUrl", "serverUrl"].iter().all(|key| server.entry[*key].is_null())
@@ -254,12 +252,12 @@ impl Step {
             && self.servers().any(|(server, status)| is_ours(status) && is_local(server))
     }
 
-    /// The variables that its servers name themselves.
+    /// The variables that its servers refer to.
     pub(super) fn used(&self) -> &[String] {
         &self.used
     }
 
-    /// The gateway in this file, by whatever name.
+    /// The gateway's entry in this file, under any name.
     fn own_name(&self) -> Option<(&str, &Value)> {
         let own = self
             .servers()
@@ -267,9 +265,9 @@ impl Step {
         own.map(|(server, _)| (server.name.as_str(), &server.entry))
     }
 
-    /// Reads the client's file; `own` gathers the servers, so that the next client sees them.
+    /// Reads the client's file; `own` collects the servers, so that the next client sees them.
     fn read(&mut self, own: &mut Merger, move_choices: &MoveChoices<'_>) -> anyhow::Result<()> {
-        // A link that leads nowhere stays one: it is written through where its folder is there, and else left alone.
+        // A dangling link stays a link: it is written through if its target's folder exists, and otherwise left alone.
         user_file::target(&self.path)?;
         let text = user_file::read::<anyhow::Error>(&self.path).map_err(servers::plain)?;
         let text = text.unwrap_or_default();
@@ -312,7 +310,7 @@ impl Step {
         Ok(())
     }
 
-    /// Says what is done to the file. What cannot be edited is found out before anything is done.
+    /// Decides what to do with the file, and checks that it can be edited before anything is changed.
     fn settle(&mut self, keep: bool) -> anyhow::Result<()> {
         if matches!(self.action, FileAction::Refused(_)) {
             return Ok(());
@@ -329,7 +327,7 @@ impl Step {
         Ok(())
     }
 
-    /// The names of the variables that the client is told to pass on.
+    /// The names of the variables that the client's entry passes on.
     fn passes(&self) -> Vec<String> {
         let changed = match &self.own {
             OwnEntry::Elsewhere => return Vec::new(),
@@ -354,8 +352,8 @@ impl Step {
         names
     }
 
-    /// The client's text without the servers that moved, as far as they are still what was read, and with the gateway;
-    /// and what was taken out.
+    /// The client's text with the gateway and without the moved servers, as far as their entries are still what was
+    /// read; and the removed entries.
     pub(super) fn edited(&self, text: &str) -> anyhow::Result<(String, Vec<Value>)> {
         let Client { key, .. } = *self.client;
         let at = |name| [key, &[name]].concat();
@@ -407,7 +405,7 @@ fn is_ours(status: &ImportStatus) -> bool {
     matches!(status, ImportStatus::Added(_) | ImportStatus::Same(_))
 }
 
-/// Whether a client gives the gateway a variable that its servers use, as far as its file says.
+/// The variables used by servers that the client's entry for the gateway does not pass on.
 pub(crate) fn lacking(client: &Client, own: &Value, used: &[String]) -> Vec<String> {
     if client.passes == Passes::Everything {
         return Vec::new();

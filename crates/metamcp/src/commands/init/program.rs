@@ -1,10 +1,10 @@
-//! The program that clients are to start: where it is, whether it will stay there, and what it needs from them.
+//! The program that clients will start: its path, whether that path is stable, and the variables it needs.
 
 use std::path::{Path, PathBuf};
 
 use crate::env;
 
-/// Variables that we ourselves read beside our settings: the way out, whom to trust on it, and where the keyring is.
+/// Variables that we read besides our settings: proxies, the certificates to trust, and where the keyring is.
 const OWN: &[&str] = &[
     "HTTP_PROXY",
     "HTTPS_PROXY",
@@ -20,9 +20,9 @@ const OWN: &[&str] = &[
     "XDG_RUNTIME_DIR",
 ];
 
-/// How a client starts this gateway: always by its whole path, since a client may have another `PATH` than this shell;
-/// by the one in `PATH` if that leads to this very program, since it stays when the program is replaced by a newer one.
-/// The file is always named: a client may start it in a project that has an `.mcp.json` of its own.
+/// How a client starts this gateway: always by an absolute path, since a client may have another `PATH` than this
+/// shell; by the one in `PATH` if that resolves to this very program, since it survives an upgrade. The config file is
+/// always named: a client may start the gateway in a project that has its own `.mcp.json`.
 pub(super) fn command(own: &Path) -> anyhow::Result<(String, Vec<String>)> {
     let program = std::env::current_exe()?;
     let program = in_path(&program).unwrap_or(program);
@@ -41,7 +41,7 @@ fn in_path(program: &Path) -> Option<PathBuf> {
     all.find(|at| at.canonicalize().is_ok_and(|at| at == canonical))
 }
 
-/// What speaks against writing the path of a program into other programs' files.
+/// Why the path of a program should not be written into other programs' files.
 pub(super) fn doubt(program: &Path) -> Option<String> {
     let parts: Vec<String> =
         program.iter().map(|part| part.to_string_lossy().into_owned()).collect();
@@ -65,7 +65,7 @@ pub(super) fn doubt(program: &Path) -> Option<String> {
     ))
 }
 
-/// The variables that we need ourselves and that are set now.
+/// The variables that we need and that are set now.
 pub(super) fn needed() -> Vec<String> {
     let ours = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     ours.filter(|name| OWN.contains(&name.as_str()) || name.starts_with("METAMCP_"))

@@ -19,10 +19,10 @@ use crate::render::visible;
 
 const RECORD: &str = "init.json";
 const BACKUPS: &str = "backups";
-/// Clients' files are smaller than this, and so are all records of them.
+/// Upper bound on the size of a backup and of the record; clients' files and all records of them are smaller.
 const LARGEST: u64 = 64 << 20;
 
-/// All inits that were not taken back, the last one last.
+/// All inits that were not undone, the newest last.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Records {
     runs: Vec<Record>,
@@ -39,33 +39,32 @@ pub(super) struct Record {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Written {
     pub(super) path: PathBuf,
-    /// The client it belongs to; none for our own.
+    /// The client it belongs to; none for our own file.
     pub(super) client: Option<String>,
-    /// The name of the copy in `backups`; none if there was no file.
+    /// The name of the backup in `backups`; none if there was no file.
     copy: Option<String>,
-    /// What the file's text amounted to when it was written.
+    /// Digest of the text that was written.
     after: String,
-    /// Entries that were taken out: each with the keys that lead to it and its name. Records of older versions have a
-    /// table by name.
+    /// Removed entries: each with the path of keys to it and its name. Records of older versions have a table by name.
     pub(super) moved: Value,
-    /// Entries that were put in, by name; for our own file.
+    /// Added entries, by name; for our own file.
     #[serde(default)]
     pub(super) added: Map<String, Value>,
 }
 
-/// What is noted of a change.
+/// What to record about a change.
 pub(super) struct Note {
     pub(super) moved: Value,
     pub(super) added: Map<String, Value>,
 }
 
 impl Written {
-    /// Whether the text is still what was written.
+    /// Whether the file is still as it was written.
     pub(super) fn is_untouched(&self, text: &str) -> bool {
         digest(text) == self.after
     }
 
-    /// The entries that were taken out: the keys that lead to each, its name, and what it was.
+    /// The removed entries: the path of keys to each, its name and its value.
     pub(super) fn taken(&self, key: &[&str]) -> Vec<(Vec<String>, String, Value)> {
         let here = || key.iter().map(|&key| key.to_owned()).collect::<Vec<_>>();
         match &self.moved {
@@ -83,12 +82,12 @@ impl Written {
         }
     }
 
-    /// Where the copy of what was there before is, if there was something.
+    /// The path of the backup, if there was a file.
     pub(super) fn copy(&self, home: &Path) -> Option<PathBuf> {
         self.copy.as_ref().map(|copy| home.join(BACKUPS).join(copy))
     }
 
-    /// The copy of what was there before.
+    /// The text of the backup.
     pub(super) fn backup(&self, home: &Path) -> anyhow::Result<Option<String>> {
         let Some(copy) = &self.copy else { return Ok(None) };
         let missing =
@@ -101,14 +100,14 @@ impl Written {
 }
 
 impl Record {
-    /// The record of an init that begins now. Copies are named by its time, so that is never the one of another.
+    /// The record of an init that begins now. Backups are named by its time, so no two inits share one.
     pub(super) fn begin(home: &Path) -> anyhow::Result<Record> {
         let last = Records::read(home)?.runs.last().map_or(0, |run| run.at);
         Ok(Record { at: now().max(last + 1), files: Vec::new() })
     }
 
-    /// Changes a file by `edit`, which gives the new text and what was taken out of the old one. A copy of the file and
-    /// the note on it are on the disk before the file is touched, so that whatever happens can be taken back.
+    /// Changes a file by `edit`, which returns the new text and the note to record. The backup and the record are on
+    /// disk before the file is touched, so that the change can always be undone.
     pub(super) fn change(
         &mut self,
         home: &Path,
@@ -116,7 +115,7 @@ impl Record {
         client: Option<&str>,
         edit: impl Fn(&str) -> anyhow::Result<(String, Note)>,
     ) -> anyhow::Result<()> {
-        // As undoing it has to find the file: whole, and links followed.
+        // The absolute path with links resolved, so that undo finds the file.
         let found = user_file::target(path)?;
         let done = self.files.len();
         let changed = user_file::change(path, |text| {
@@ -125,7 +124,7 @@ impl Record {
             if after == before {
                 return Ok(None);
             }
-            // Asked again, because somebody else wrote the file: what was noted of it does not hold.
+            // The edit is retried after somebody else wrote the file: drop the note of the first attempt.
             self.files.truncate(done);
             let written = Written {
                 path: found.clone(),
@@ -141,14 +140,14 @@ impl Record {
         });
         let changed = changed.map_err(servers::plain);
         if !matches!(&changed, Ok(changed) if changed.after.is_some()) && self.files.len() > done {
-            // Nothing was done to it. If this fails too, undoing finds the file as it was.
+            // The file was not changed. If this fails too, undo finds it as it was.
             self.files.truncate(done);
             self.save(home).ok();
         }
         changed.map(drop)
     }
 
-    /// Puts away what is in a file; the name of the copy.
+    /// Backs up the text of a file; returns the backup's name.
     fn copy(&self, home: &Path, path: &Path, text: &str) -> anyhow::Result<String> {
         let folder = Directory::home_or_create(home)?.inside_or_create(BACKUPS)?;
         let name = component(&path.to_string_lossy());
@@ -182,7 +181,7 @@ impl Records {
     }
 }
 
-/// `metamcp init --undo`: every init is taken back to the first, or only the last one; the clients before our own file.
+/// `metamcp init --undo`: reverts every init, or only the last one; the clients' files before our own.
 pub(crate) fn undo(
     home: &Path,
     args: &InitArgs,
@@ -198,10 +197,10 @@ pub(crate) fn undo(
         } else {
             writeln!(diagnostics, "There is nothing to undo.")?;
         }
-        // As with anything that is as wished already.
+        // Nothing to undo is a success.
         return Ok(Exit::Success);
     }
-    // Each file once, from its newest change to its oldest, in the order in which they were last written, backwards.
+    // Each file once, with its changes from newest to oldest, the file written last first.
     let mut files: Vec<(PathBuf, Vec<&Written>)> = Vec::new();
     for written in undone.iter().rev().flat_map(|run| run.files.iter().rev()) {
         match files.iter_mut().find(|(path, _)| *path == written.path) {
@@ -223,7 +222,7 @@ pub(crate) fn undo(
         told.push((path.display().to_string(), words));
     }
     if !args.write.dry_run {
-        // What could not be put back can be tried again.
+        // Files that could not be restored stay in the record, so that undo can be retried.
         for mut run in undone {
             run.files.retain(|written| failed.contains(&written.path));
             if !run.files.is_empty() {

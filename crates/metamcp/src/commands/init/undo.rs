@@ -1,4 +1,4 @@
-//! One file put back to what it was before init, as far as that is possible.
+//! Restores one file to its state before init, as far as possible.
 
 use std::path::Path;
 
@@ -13,13 +13,12 @@ use super::servers;
 use crate::commands::import;
 use crate::commands::servers::SERVER_KEYS;
 
-/// What became of a file.
+/// What was done to a file.
 pub(super) struct UndoReport {
-    /// For people.
     pub(super) words: String,
 }
 
-/// What one change taken back means; the last of these is what is told of a file that was changed several times.
+/// The effect of undoing one change; for a file with several changes, the greatest of these is reported.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum UndoStatus {
     Gone,
@@ -51,10 +50,10 @@ impl UndoStatus {
     }
 }
 
-/// Servers by name, as they stood in a file.
+/// Servers by name, in the order of a file.
 type Entries = Vec<(String, Value)>;
 
-/// Takes back the changes of one file, the newest first.
+/// Undoes the changes of one file, the newest first.
 pub(super) fn restored(
     path: &Path,
     changes: &[&Written],
@@ -81,14 +80,14 @@ pub(super) fn restored(
     } else {
         user_file::change(path, &mut back).map_err(servers::plain)?;
     }
-    // A link is not what init made.
+    // A link was not created by init.
     if gone && !dry_run && !path.is_symlink() {
         std::fs::remove_file(path)?;
     }
     Ok(UndoReport { words: told.words() })
 }
 
-/// What was there before one change: nothing, or a text.
+/// The state before one change: no file, or a text.
 fn one(
     written: &Written,
     text: &str,
@@ -122,8 +121,8 @@ fn one(
     }
 }
 
-/// A client's file without the gateway, and with the servers that were taken out of it. A gateway that was there before
-/// is as it was then: an older init put it in, or its owner.
+/// A client's file without the gateway, and with its removed servers put back. An entry for the gateway that was there
+/// before is restored: an older init added it, or the user.
 fn parted(client: &Client, written: &Written, text: &str, before: &str) -> anyhow::Result<String> {
     let format = import::format(client, &written.path);
     let own = [client.key, &[plan::OWN_NAME]].concat();
@@ -148,7 +147,7 @@ fn parted(client: &Client, written: &Written, text: &str, before: &str) -> anyho
     Ok(text)
 }
 
-/// Our own file without the servers that came in, as far as they are what they were.
+/// Our own file without the added servers, as far as they are unchanged.
 fn cleaned(added: &Map<String, Value>, text: &str) -> anyhow::Result<String> {
     let mut text = text.to_owned();
     for key in SERVER_KEYS {

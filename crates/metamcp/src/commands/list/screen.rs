@@ -1,5 +1,5 @@
-//! Servers and tools on a terminal: columns as wide as it is, colours, the first sentence of what each says of itself.
-//! What a server wrote is cleaned before it is shown; plain text for programs is `metamcp_surface::discover`'s.
+//! Servers and tools on a terminal: fitted columns, colours, the first sentence of each description. Text from servers
+//! is sanitized before it is shown; plain text for programs comes from `metamcp_surface::discover`.
 
 use std::io::{self, Write};
 
@@ -12,13 +12,13 @@ use crate::render::{BOLD, Cell, DIM, GREEN, RED, YELLOW, columns, plural, styled
 
 const PLAIN: Style = Style::new();
 
-/// Hits with their signature below them; the others have a line each.
+/// Hits shown with their signature; the others get a line each.
 const IN_FULL: usize = 5;
 
 /// Longest first sentence.
 const SENTENCE: usize = 240;
 
-/// The servers, one a line.
+/// The servers, one per line.
 pub(super) fn servers(out: &mut dyn Write, found: &Value, width: usize) -> io::Result<()> {
     let all = list(found, "servers");
     if all.is_empty() {
@@ -37,7 +37,7 @@ pub(super) fn servers(out: &mut dyn Write, found: &Value, width: usize) -> io::R
         };
         let tools =
             server["tools"].as_u64().map_or_else(String::new, |count| format!("{count:>5}"));
-        // Why it is not there matters more than what it would be good for.
+        // Why it is unavailable matters more than what it is for.
         let (about, quiet) = match said(server, "reason") {
             reason if reason.is_empty() => (said(server, "description"), PLAIN),
             reason => (reason, DIM),
@@ -61,7 +61,7 @@ pub(super) fn servers(out: &mut dyn Write, found: &Value, width: usize) -> io::R
     Ok(())
 }
 
-/// Tools by server. Without a width, one line each, as a program wants it.
+/// Tools by server. Without a width, one line each, for programs.
 pub(super) fn tools(out: &mut dyn Write, found: &Value, width: Option<usize>) -> io::Result<()> {
     let (servers, all) = (list(found, "servers"), list(found, "tools"));
     let mut is_first = true;
@@ -102,7 +102,7 @@ pub(super) fn tools(out: &mut dyn Write, found: &Value, width: Option<usize>) ->
     remarks(out, found, width)
 }
 
-/// What a search found: the best with what they take, then the others.
+/// The hits of a search: the best with their signatures, then the others.
 pub(super) fn hits(out: &mut dyn Write, found: &Discovered, width: usize) -> io::Result<()> {
     let all = list(&found.json, "tools");
     let sure = all.first().and_then(|hit| hit["confidence"].as_f64());
@@ -147,7 +147,7 @@ pub(super) fn hits(out: &mut dyn Write, found: &Discovered, width: usize) -> io:
     remarks(out, &found.json, Some(width))
 }
 
-/// Servers that are not in the answer, and what is to be known of it.
+/// Servers missing from the result, and other remarks on it.
 fn remarks(out: &mut dyn Write, found: &Value, width: Option<usize>) -> io::Result<()> {
     let label = |style, word: &str| match width {
         Some(_) => styled(style, word),
@@ -171,7 +171,7 @@ fn remarks(out: &mut dyn Write, found: &Value, width: Option<usize>) -> io::Resu
     Ok(())
 }
 
-/// A tool on one line, the same whatever the terminal.
+/// A tool on one line, independent of the terminal.
 fn plain(tool: &Value) -> String {
     let sentence = sentence(tool);
     let dash = if sentence.is_empty() { "" } else { " - " };
@@ -200,7 +200,7 @@ fn list<'a>(found: &'a Value, key: &str) -> &'a [Value] {
     found[key].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// What a file or a server wrote, on one line and without what a terminal would obey.
+/// Text from a file or a server, on one line and without escape codes.
 fn said(of: &Value, key: &str) -> String {
     text::clean_line(of[key].as_str().unwrap_or_default(), usize::MAX).into_owned()
 }

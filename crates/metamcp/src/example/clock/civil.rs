@@ -1,6 +1,6 @@
 //! Dates of the Gregorian calendar and times at fixed offsets, for the years 0000 to 9999.
 //! Owns: the arithmetic.      Never: reads a clock.
-//! In: RFC 3339 texts, numbers.  Out: `Date`, `Stamp`, `Offset` and their texts.
+//! In: RFC 3339 strings, numbers.  Out: `Date`, `Stamp`, `Offset` and their strings.
 //! Tests: below, against known dates and a walk over every day.
 
 use std::fmt;
@@ -12,7 +12,6 @@ const DAY: i64 = 86_400;
 const WEEKDAYS: [&str; 7] =
     ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
-/// A calendar date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::example) struct Date {
     pub(in crate::example) year: i64,
@@ -31,7 +30,7 @@ pub(in crate::example) struct Stamp {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::example) struct Offset(i64);
 
-/// What is wrong with a text that should be a date, time or offset.
+/// What is wrong with a string that should be a date, time or offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(in crate::example) enum Wrong {
     #[error("expected the form 2025-03-01T09:30:00Z")]
@@ -112,17 +111,17 @@ impl Date {
 }
 
 impl Stamp {
-    /// The moment in UTC. Clocks set outside the years 0000 to 9999 read as their nearest end.
+    /// The moment in UTC, clamped to the years 0000 to 9999.
     pub(in crate::example) fn from_unix(unix: i64) -> Self {
         let first = Date { year: 0, month: 1, day: 1 }.days() * DAY;
         let last = Date { year: 9999, month: 12, day: 31 }.days() * DAY + DAY - 1;
         Self { unix: unix.clamp(first, last), offset: Offset::UTC }
     }
 
-    /// The same moment read at another offset.
+    /// The same moment at another offset.
     pub(in crate::example) fn at(self, offset: Offset) -> Self {
         let moved = Self { offset, ..self };
-        // At the very ends of the calendar another offset may have no date; UTC always has.
+        // At the very ends of the calendar another offset may have no date; UTC always has one.
         if moved.local_date().is_some() { moved } else { Self { offset: Offset::UTC, ..self } }
     }
 
@@ -190,7 +189,7 @@ impl FromStr for Stamp {
         let (hour, rest) = digits(rest, 2)?;
         let (minute, rest) = digits(after(rest, ':')?, 2)?;
         let (second, mut rest) = digits(after(rest, ':')?, 2)?;
-        // A leap second is read as the first second of the next minute, as Unix time has it.
+        // A leap second is read as the first second of the next minute, as in Unix time.
         if hour > 23 || minute > 59 || second > 60 {
             return Err(Wrong::Time);
         }
@@ -200,7 +199,7 @@ impl FromStr for Stamp {
                 return Err(Wrong::Form);
             }
         }
-        // RFC 3339 knows `Z` and `+00:00`, not the shorter forms an offset may otherwise have.
+        // RFC 3339 allows `Z` and `+00:00`, not the shorter forms an offset may otherwise have.
         if !(rest.eq_ignore_ascii_case("z") || rest.len() == 6 && rest.as_bytes()[3] == b':') {
             return Err(Wrong::Form);
         }
@@ -240,7 +239,7 @@ fn after(text: &str, mark: char) -> Result<&str, Wrong> {
     text.strip_prefix(mark).ok_or(Wrong::Form)
 }
 
-/// A number of exactly `count` digits, and what follows it.
+/// A number of exactly `count` digits, and the rest of the text.
 fn digits(text: &str, count: usize) -> Result<(i64, &str), Wrong> {
     let (number, rest) = text.split_at_checked(count).ok_or(Wrong::Form)?;
     if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -12,7 +12,7 @@ fn call(folder: &mut Folder, tool: &str, arguments: Value) -> Result<Value, Stri
     }
 }
 
-/// A shared folder with a neighbour whose name begins with the same letters, and something in both.
+/// A shared folder with a sibling whose name has the same prefix, and a file in both.
 fn shared() -> (tempfile::TempDir, Folder) {
     let temporary = tempfile::tempdir().unwrap();
     let (data, neighbour) = (temporary.path().join("data"), temporary.path().join("data-old"));

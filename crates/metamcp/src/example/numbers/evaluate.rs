@@ -1,9 +1,9 @@
 //! Arithmetic expressions, evaluated while they are read.
-//! Owns: the grammar.      Never: recurses deeper than it says.
-//! In: an expression.  Out: its value, or what is wrong and where.
+//! Owns: the grammar.      Never: recurses deeper than `MAX_DEPTH`.
+//! In: an expression.  Out: its value, or an error with its position.
 //! Tests: below.
 
-/// Deepest nesting; each level costs a few stack frames and no honest expression comes near.
+/// Deepest nesting; each level costs a few stack frames, and no legitimate expression comes near.
 const MAX_DEPTH: usize = 64;
 
 /// What is wrong with an expression.
@@ -19,7 +19,7 @@ pub(super) enum Wrong {
     Depth,
 }
 
-/// The value of an expression; it may be infinite or not a number.
+/// The value of an expression; it may be infinite or NaN.
 pub(super) fn evaluate(expression: &str) -> Result<f64, Wrong> {
     let mut reader = Reader { symbols: expression.chars().collect(), at: 0, depth: 0 };
     let value = reader.sum()?;
@@ -58,7 +58,7 @@ impl Reader {
         Ok(value)
     }
 
-    /// A sign binds less than a power: -2^2 is -4. Every way into nesting comes through here.
+    /// A sign binds less tightly than a power: -2^2 is -4. All recursion passes through here.
     fn signed(&mut self) -> Result<f64, Wrong> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -73,7 +73,7 @@ impl Reader {
         Ok(value)
     }
 
-    /// Powers group from the right: 2^3^2 is 2^9.
+    /// Powers are right-associative: 2^3^2 is 2^9.
     fn power(&mut self) -> Result<f64, Wrong> {
         let value = self.operand()?;
         match self.take_any("^") {

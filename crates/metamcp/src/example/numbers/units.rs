@@ -1,11 +1,11 @@
 //! Units of measure and how they convert.
-//! Owns: the table.      Never: mixes dimensions; its caller checks.
+//! Owns: the table.      Never: checks dimensions; its caller does.
 //! In: names, values.  Out: units, values.
 //! Tests: `numbers.rs`.
 
 use crate::example::declare::{Refusal, refuse};
 
-/// Name, other names, dimension, and how many of the dimension's base units it is.
+/// Name, aliases, dimension, and its size in the dimension's base unit.
 pub(super) type Unit = (&'static str, &'static [&'static str], &'static str, f64);
 
 pub(super) const UNITS: &[Unit] = &[
@@ -45,9 +45,9 @@ pub(super) const UNITS: &[Unit] = &[
     ("F", &["fahrenheit", "°F"], "temperature", 5.0 / 9.0),
 ];
 
-/// `value` of `from` in `to`, which measure the same dimension.
+/// Converts `value` from `from` to `to`, which measure the same dimension.
 pub(super) fn converted(value: f64, from: &Unit, to: &Unit) -> f64 {
-    // Only temperatures have a zero elsewhere: in kelvin, at these.
+    // Only temperatures have an offset zero: these values, in kelvin.
     let zero = |unit: &Unit| match unit.0 {
         "C" => 273.15,
         "F" => 459.67 * unit.3,
@@ -56,7 +56,7 @@ pub(super) fn converted(value: f64, from: &Unit, to: &Unit) -> f64 {
     (value * from.3 + zero(from) - zero(to)) / to.3
 }
 
-/// A unit by symbol, which is exact since `mb` and `MB` differ, or by name, with or without plural.
+/// A unit by symbol, which is case-sensitive since `mb` and `MB` differ, or by name, singular or plural.
 pub(super) fn unit(name: &str) -> Result<&'static Unit, Refusal> {
     let folded = name.trim().to_lowercase();
     let singular = folded.strip_suffix('s').filter(|rest| rest.len() > 2).unwrap_or(&folded);
