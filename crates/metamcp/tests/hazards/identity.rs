@@ -11,7 +11,7 @@ use crate::gateway::{Gateway, HUNG};
 fn results_are_the_same_bytes_as_without_a_gateway() {
     let mut workspace = Workspace::new().unwrap();
     workspace.server("a", chaos_server(&[]));
-    // Without the limit, only a part of a long result would be shown.
+    // No limit: otherwise only a part of a long result would be shown.
     workspace.setting("limits", json!({"maxResultBytes": 0}));
     let direct = Client::start(direct(&workspace)).unwrap();
     direct.initialize(&json!({}), HUNG).unwrap();

@@ -208,7 +208,7 @@ impl Case {
         Ok(Case { client, workspace, expectation, started, resident, bystander })
     }
 
-    /// Runs `act` while the bystander is called over and over.
+    /// Runs `work` while the bystander is called over and over.
     fn beside_a_bystander<T>(
         &mut self,
         work: impl FnOnce(&CaseClient<'_>) -> Result<T>,
