@@ -257,7 +257,7 @@ pub(crate) enum Event {
     StrayListed(ConnId),
     Runs(usize, u32),
     Replies(usize, u32, u32, bool),
-    /// It answers a liveness probe.
+    /// It shows activity, which answers a pending liveness probe.
     Lives(usize),
     Progresses(usize, u32, u32),
     Pauses(usize, u32, u32),

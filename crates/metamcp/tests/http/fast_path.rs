@@ -24,7 +24,7 @@ fn connect(served: &Served) -> TcpStream {
     socket
 }
 
-/// The next response on a connection, without the date and with sorted headers.
+/// The next response on a connection, with sorted headers, and without the values of date and session id.
 fn next(socket: &TcpStream) -> (u16, Vec<(String, String)>, String) {
     let mut response = Response::read(Box::new(ByteByByte(socket.try_clone().unwrap())));
     let mut headers = response.headers.clone();
@@ -89,7 +89,7 @@ fn both_paths_answer_alike() {
         [&on, &off].map(|served| served.session_of("2025-06-18", &json!({})));
     let [fast, by_hyper, switched_off] = [&on, &on, &off].map(connect);
     for (request, same) in requests(&session_on).iter().zip(requests(&session_off)) {
-        // Twice each: the second time the head is already cached.
+        // Twice each: the second time the head equals the one before.
         for _ in 0..2 {
             (&fast).write_all(&request.bytes(on.address)).unwrap();
             let answer = next(&fast);

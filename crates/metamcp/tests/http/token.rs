@@ -152,7 +152,7 @@ fn the_token_stays_until_it_is_rotated() {
     let (fresh, said) = print(&["token", "--rotate"]);
     let fresh = fresh.trim();
     assert!(fresh != token && said.contains("30 seconds"), "{said}");
-    // A connection opened with the old token does not let that token in again.
+    // The old token is rejected, although a request with it succeeded before.
     assert_eq!(bearer(fresh, hello()).send(served.address).status, 200);
     assert_eq!(bearer(&token, hello()).send(served.address).status, 401);
     served.end();

@@ -17,7 +17,7 @@ const REFERENCE: &str = include_str!("../../../../training/fixtures/transformer.
 /// Tokens the reference read of each text.
 const PIECES: usize = 64;
 
-/// Minimum cosine similarity to the reference, for each vector and for the mean.
+/// Minimum cosine similarity of each vector to the reference; their mean has to be higher.
 const NEAR: f64 = 0.995;
 
 /// A query, and the tool it means; they share no significant word.

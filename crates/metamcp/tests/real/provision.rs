@@ -301,7 +301,7 @@ fn a_server_that_its_registry_takes_back_is_not_called_until_a_person_has_looked
     assert!(typed.contains("it sends mail to strangers"), "{typed}");
     assert!(typed.contains("wheel is enabled again"), "{typed}");
     until(&client, |answer| answer.text() == Some("turned"));
-    // A reviewed server stays accepted.
+    // An accepted server stays enabled.
     place.run(&["registry", "refresh"]);
     let again = place.run(&["call", "wheel:turn"]);
     assert!(again.contains("turned"), "{again}");

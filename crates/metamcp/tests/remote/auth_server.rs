@@ -21,13 +21,13 @@ use crate::world::command;
 pub(crate) struct AuthBehaviour {
     /// The token lifetime it reports, in seconds; it never expires them by itself.
     pub(crate) lifetime: Option<u64>,
-    /// Refuses client registration.
+    /// Offers no client registration.
     pub(crate) closed: bool,
     /// Returns the wrong issuer (mix-up attack).
     pub(crate) wrong_issuer: bool,
     /// The scope that calls require.
     pub(crate) needs: Option<&'static str>,
-    /// The granted scope is never sufficient.
+    /// Reports an insufficient scope even if the token has it.
     pub(crate) stingy: bool,
     /// Accepts no token, however valid.
     pub(crate) blind: bool,
