@@ -1,8 +1,9 @@
-//! The dispatch in a faulty world, for many seeds, with every promise checked after every step.
+//! Deterministic simulation of the dispatch with injected faults, for many seeds; every invariant is checked after
+//! every step.
 //!
 //! `SIM_SEEDS=100000 cargo test --release -p metamcp-calls --test sim` runs more of them, `SIM_START=` others, and
-//! `SIM_SEED=` one of them, telling its story; what fails says how to see it again. `tests/sim/seeds.txt` holds
-//! those that failed once. The pool's books are held against plain lists besides (`SIM_OPERATIONS=`).
+//! `SIM_SEED=` one of them with its trace; a failure says how to reproduce it. `tests/sim/seeds.txt` holds seeds that
+//! failed once. The pool is also checked against a naive model (`SIM_OPERATIONS=`).
 
 #![expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 
@@ -34,7 +35,7 @@ use world::World;
 
 /// Seeds of an ordinary run.
 const SEEDS: u64 = 500;
-/// So many lines of its story are told of a run that failed.
+/// How many trace lines of a failed run are printed.
 const LAST_LINES: usize = 60;
 
 struct Run {
@@ -68,7 +69,7 @@ fn run(seed: u64, cut: Cut, telling: bool) -> Run {
     }
 }
 
-/// Cuts a failing run down, by halves, as long as it still fails.
+/// Shrinks a failing run by bisection, as long as it still fails.
 fn shrink(seed: u64) -> Cut {
     let whole = run(seed, Cut::WHOLE, false);
     let mut cut = Cut { callers: whole.callers, actions: whole.actions };
@@ -92,7 +93,7 @@ fn shrink(seed: u64) -> Cut {
     }
 }
 
-/// What to say about a seed that failed.
+/// The report on a seed that failed.
 fn report(seed: u64) -> String {
     let cut = shrink(seed);
     let told = run(seed, cut, true);
@@ -119,7 +120,7 @@ fn many_seeds() {
     let end = start + number("SIM_SEEDS").unwrap_or(SEEDS);
     let next = AtomicU64::new(start);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    // Each thread takes the next seed; what it saw is put together at the end.
+    // Each thread takes the next seed; the results are merged at the end.
     let work = || {
         let (mut failed, mut sights, mut steps) = (Vec::new(), Sights::default(), 0);
         loop {
@@ -178,7 +179,7 @@ fn the_same_seed_gives_the_same_run() {
     }
 }
 
-/// Operations on the pool's books, over all histories.
+/// Operations on the pool, over all histories.
 const OPERATIONS: u64 = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
 
 #[test]

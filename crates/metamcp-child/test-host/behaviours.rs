@@ -1,4 +1,4 @@
-//! Servers with bad habits, and the gateway in miniature that runs them.
+//! Misbehaving servers, and the miniature gateway that runs them.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -16,10 +16,10 @@ use nix::unistd::{Pid, getppid, setsid};
 
 use crate::measure;
 
-/// A host whose children do not come up ends, so that its test fails instead of waiting.
+/// A host whose children do not start exits, so that its test fails instead of waiting.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Does what the first argument names.
+/// Runs the behaviour named by the first argument.
 pub(crate) fn run() {
     let mut args = env::args().skip(1);
     let first = args.next().unwrap_or_default();
@@ -55,7 +55,7 @@ pub(crate) fn containment(word: &str) -> Containment {
     }
 }
 
-/// Starts servers under the containment named, says so, and stays.
+/// Starts servers under the named containment, reports it, and stays.
 fn host(args: &[String]) {
     let containment = containment(&args[0]);
     let count: usize = args[3].parse().expect("a number of servers");
@@ -79,7 +79,7 @@ fn host(args: &[String]) {
     });
 }
 
-/// Starts a server and waits until it has done its worst.
+/// Starts a server and waits until its behaviour is in effect.
 async fn start(spawner: &Spawner, spec: Spec, behaviour: &str) -> Child {
     let child = spawner.spawn(spec).await.expect("a child");
     hear(&child).await;
@@ -100,11 +100,11 @@ async fn hear(child: &Child) {
     }
 }
 
-/// What the server finds itself in, as one line per fact.
+/// Prints the server's environment, one line per fact.
 fn dump() {
     let mut fds: Vec<String> = Vec::new();
     for entry in fs::read_dir("/proc/self/fd").expect("proc").flatten() {
-        // The listing's own descriptor points at the listing.
+        // The directory listing has a descriptor of its own.
         if let Ok(target) = fs::read_link(entry.path()) {
             fds.push(format!("{} {}", entry.file_name().display(), target.display()));
         }
@@ -127,7 +127,7 @@ fn dump() {
     say("end");
 }
 
-/// Ignores everything that can be ignored, the end of input included.
+/// Ignores everything that can be ignored, end of input included.
 fn deaf() -> ! {
     SigSet::all().thread_block().ok();
     say("ready");
@@ -174,7 +174,7 @@ fn daemon(mark: &str, here: bool) {
     Command::new(me).args(["daemon", mark]).spawn().expect("a daemon");
 }
 
-/// Makes a tree that outlives the signal on parent death, then kills the parent when told to.
+/// Starts a tree that outlives the parent-death signal, then kills the parent on request.
 fn kill_parent(mark: &str) {
     let me = env::current_exe().expect("this binary");
     let mut tree =
@@ -200,8 +200,8 @@ fn stop_parent(mark: &str) -> ! {
     deaf();
 }
 
-/// Whatever the parent is woken for, it does not get to do it. The first parent, that is: when it is gone
-/// the next one is the test.
+/// Stops the parent again and again, so that it never gets to run. Only the first parent: once it is gone, the next
+/// one is the test.
 fn stop_parent_always() -> ! {
     let parent = getppid();
     say("ready");
@@ -213,11 +213,11 @@ fn stop_parent_always() -> ! {
 fn stop_self() {
     say("ready");
     raise(Signal::SIGSTOP).ok();
-    // Continued: behave.
+    // Resumed: behave.
     io::copy(&mut io::stdin(), &mut io::sink()).ok();
 }
 
-/// Orphans that end at once: whoever adopts them has to reap them.
+/// Orphans that exit at once: the process that adopts them has to reap them.
 fn zombies() -> ! {
     for _ in 0..20 {
         Command::new("sh").args(["-c", "sh -c : & :"]).status().expect("a shell");
@@ -249,7 +249,7 @@ fn flood() -> ! {
     }
 }
 
-/// Tries what the arguments name in pairs, a verb and what it is done to, and says how each went.
+/// Tries the operations in the arguments, pairs of a verb and its object, and prints how each went.
 fn try_out(tries: &[String]) {
     for pair in tries.chunks_exact(2) {
         let (verb, on) = (pair[0].as_str(), pair[1].as_str());
@@ -292,12 +292,12 @@ fn make_pair(kind: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts a server without walls and with them, where the kernel has no room for any more: it nests only so many.
+/// Starts a server without a sandbox and with one, after the kernel's limit of nested Landlock rulesets is used up.
 fn no_room_for_a_sandbox(args: &[String]) {
     let (own, mark) = (&args[0], &args[1]);
-    // What is given up here is nothing that a server or its shim could miss.
+    // Neither a server nor its shim needs the right restricted here.
     let layer = || Ruleset::default().handle_access(AccessFs::MakeBlock)?.create()?.restrict_self();
-    // Far more than there is room for; a kernel without any says yes for ever.
+    // Far more than the limit; a kernel without a limit would accept them for ever.
     (0..64).take_while(|_| layer().is_ok()).for_each(drop);
     let shim = ShimCommand::this_binary("__shim").expect("this binary");
     let runtime =

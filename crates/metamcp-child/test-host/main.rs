@@ -1,8 +1,8 @@
-//! A gateway in miniature for the tests: starts servers through `Spawner`, and is those servers too.
+//! A miniature gateway for the tests: starts servers through `Spawner`, and plays those servers too.
 //!
-//! `child-host __shim …` is the shim; `host TIER HABIT MARK COUNT` starts that many servers and waits to
-//! be killed; `measure TIER ROUNDS [KILLS]` prints figures; everything else is a server with a bad habit.
-//! `MARK` is carried along on every command line, so that survivors can be found in `/proc`.
+//! `child-host __shim …` is the shim; `host TIER HABIT MARK COUNT` starts that many servers and waits to be killed;
+//! `measure TIER ROUNDS [KILLS]` prints figures; everything else is a misbehaving server. `MARK` is on every command
+//! line, so that survivors can be found in `/proc`.
 
 #![expect(
     clippy::disallowed_methods,

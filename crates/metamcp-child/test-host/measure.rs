@@ -11,7 +11,7 @@ use metamcp_child::{Escalation, ShimCommand, Spawner, Spec};
 
 use crate::behaviours::{containment, say};
 
-/// Trees per killed gateway.
+/// Process trees per killed gateway.
 const TREES: usize = 20;
 
 pub(crate) fn measure(args: &[String]) {
@@ -22,7 +22,7 @@ pub(crate) fn measure(args: &[String]) {
     }
 }
 
-/// Time from asking to the first byte of the server, and the memory of what holds it.
+/// Time from the request to the first byte of the server, and the memory of its shim.
 fn starts(tier: &str, rounds: usize) {
     let program = match env::var_os("SHIM_BINARY") {
         Some(program) => ShimCommand { program: program.into(), args: vec!["__shim".into()] },
@@ -62,7 +62,7 @@ fn starts(tier: &str, rounds: usize) {
     });
 }
 
-/// The memory of twenty holders at once, when they share what can be shared.
+/// The memory of twenty concurrent shims, which share what can be shared.
 async fn many(spawner: &Spawner) {
     let mut children = Vec::new();
     for _ in 0..20 {
@@ -87,7 +87,7 @@ fn deaths(tier: &str, rounds: usize) {
             .expect("a host");
         let mut ready = String::new();
         BufReader::new(host.stdout.take().expect("piped")).read_line(&mut ready).expect("ready");
-        // Only these pids can survive; looking at them alone does not slow the machine.
+        // Only these pids can survive; polling just them does not slow the machine.
         let pids = marked(&mark);
         let began = Instant::now();
         host.kill().expect("kill");
@@ -113,7 +113,7 @@ fn marked(mark: &str) -> Vec<i32> {
 }
 
 fn alive(pid: i32, mark: &str) -> bool {
-    // A corpse has no command line.
+    // A zombie has no command line.
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&line).contains(mark)
 }

@@ -1,7 +1,7 @@
-//! Programs that stand where the engine would: after the same lockdown, each tries one way out.
+//! Programs in place of the engine: after the same lockdown, each tries one escape.
 //!
-//! What is tried comes as the first word. A way that fails is reported by the exit code 10; one that
-//! works by 99; a kill by the kernel speaks for itself. `lies` and the like speak the protocol badly.
+//! The first argument names the attempt. A failed one exits with code 10, a successful one with 99; a kill by the
+//! kernel is visible by itself. `claims` and the like violate the protocol.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -16,11 +16,11 @@ use metamcp_sandbox::protocol::{End, FromWorker, Level, Op};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getppid};
 
-/// The way out is closed.
+/// The escape failed.
 const CLOSED: i32 = 10;
-/// The way out is open.
+/// The escape succeeded.
 const OPEN: i32 = 99;
-/// No such word.
+/// Unknown attempt.
 const UNKNOWN: i32 = 64;
 
 pub(crate) fn main(word: &str, arguments: impl Iterator<Item = OsString>) -> i32 {
@@ -36,7 +36,7 @@ pub(crate) fn main(word: &str, arguments: impl Iterator<Item = OsString>) -> i32
     if worked { OPEN } else { CLOSED }
 }
 
-/// Tries one way out; whether it worked.
+/// Tries one escape; returns whether it worked.
 fn attempt(word: &str, target: &OsString) -> Option<bool> {
     Some(match word {
         "nothing" => false,
@@ -85,7 +85,7 @@ fn attempt(word: &str, target: &OsString) -> Option<bool> {
     })
 }
 
-/// Those who speak the protocol without any lockdown, or against its rules.
+/// Programs that speak the protocol without any lockdown, or violate it.
 fn liar(word: &str) -> Option<i32> {
     let ready = |layers: &[&str]| FromWorker::Ready {
         layers: layers.iter().map(ToString::to_string).collect(),
@@ -93,7 +93,7 @@ fn liar(word: &str) -> Option<i32> {
     };
     let all: Vec<&str> = metamcp_sandbox::layer::Profile::Standard.demands().collect();
     match word {
-        // It claims every layer and has none.
+        // Claims every layer and has none.
         "claims" => {
             say(&ready(&all));
             wait();
@@ -116,7 +116,7 @@ fn liar(word: &str) -> Option<i32> {
             let report = lockdown::apply(0, LinkKind::Socket);
             say(&FromWorker::Ready { layers: report.layers, missing: report.missing });
         }
-        // The rest lock themselves down and misbehave with a job in hand.
+        // The rest apply the lockdown and misbehave once they have a job.
         "garbled" | "huge" | "twice" | "ready-again" | "deaf" | "flood" | "log-flood"
         | "not-json" | "closes" | "skips" | "two-servers" | "more-members" | "no-object"
         | "value-not-json" | "empty-lines" | "endless-progress" => {
@@ -141,7 +141,7 @@ fn misbehave(word: &str) {
             say(&request(0, r#"{"server":"s","tool":"never","arguments":{}}"#));
         }
         "ready-again" => say(&FromWorker::Ready { layers: Vec::new(), missing: Vec::new() }),
-        // Says nothing and never reads: only the wall clock ends it.
+        // Sends nothing and never reads: only the wall-clock limit ends it.
         "deaf" => wait(),
         "flood" => {
             for id in 0..u32::MAX {
@@ -193,7 +193,7 @@ fn say(message: &FromWorker) {
     raw(&out);
 }
 
-/// By the one call that is on the list.
+/// Writes with the one system call that is allowed.
 fn raw(mut bytes: &[u8]) {
     while !bytes.is_empty() {
         match nix::sys::socket::send(0, bytes, nix::sys::socket::MsgFlags::MSG_NOSIGNAL) {
@@ -208,7 +208,7 @@ fn hear() {
     nix::sys::socket::recv(0, &mut [0; 4096], nix::sys::socket::MsgFlags::empty()).ok();
 }
 
-/// Until the other side is gone, or for ever if it is not listened to.
+/// Blocks until a signal ends it.
 fn wait() {
     while nix::poll::ppoll(&mut [], None, None).is_ok() {}
 }

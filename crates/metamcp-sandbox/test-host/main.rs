@@ -1,4 +1,4 @@
-//! A worker without a gateway around it, for the tests; or, by its first word, something worse.
+//! A worker without a gateway, for the tests; or, selected by its first argument, a hostile one.
 
 #![expect(
     clippy::disallowed_methods,

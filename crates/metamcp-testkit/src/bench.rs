@@ -1,5 +1,5 @@
-//! A client that measures: one road to a server, one load, one JSON line of numbers.
-//! Owns: the load and the clock of a benchmark.      Never: judges a number; ratios are made by who compares roads.
+//! Benchmark client: one path to a server, one load, one JSON line of numbers.
+//! Owns: the load and the clock of a benchmark.      Never: judges a number; `cargo xtask bench` computes the ratios.
 //! In: arguments.  Out: one JSON object on stdout.
 //! Tests: `cargo xtask bench` itself; a short run of it is part of the tests.
 
@@ -15,34 +15,34 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-/// What one run does.
+/// One run, as the command line describes it.
 #[derive(Debug, Clone)]
 struct Load {
     payload: usize,
     in_flight: usize,
     calls: usize,
     children: usize,
-    /// Small requests, large answers.
+    /// Small requests, large responses.
     blob: bool,
-    /// Answers as events rather than documents, over HTTP.
+    /// Over HTTP: responses as event streams rather than JSON documents.
     events: bool,
     /// Whether calls go through `mcp_call`.
     gateway: bool,
-    /// Start-up alone: time to the answer of `initialize`.
+    /// Only measures start-up: time to the response of `initialize`.
     startup: bool,
-    /// Time of one `mcp_discover` over everything.
+    /// Measures one `mcp_discover` over all servers.
     discover: bool,
-    /// Searches under way beside lone calls.
+    /// Concurrent searches while single calls are measured.
     searches: usize,
-    /// A script to run in place of calls.
+    /// A script to run instead of calls.
     script: Option<String>,
-    /// A tool of the gateway and its arguments, in place of calls.
+    /// A tool of the gateway and its arguments, called instead of the default tool.
     call: Option<(String, Value)>,
-    /// One after the other from the very first on, which nothing has warmed.
+    /// Sequential calls without a warm-up.
     one_by_one: bool,
 }
 
-/// The program: `bench-client [options] -- COMMAND…`.
+/// The entry point: `bench-client [options] -- COMMAND…`.
 pub fn main(arguments: impl Iterator<Item = String>) -> ExitCode {
     match run(arguments) {
         Ok(numbers) => {
@@ -50,7 +50,7 @@ pub fn main(arguments: impl Iterator<Item = String>) -> ExitCode {
             if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {
-            // With stderr gone there is nobody left to tell; the exit code still says it.
+            // With stderr closed the message is lost; the exit code still reports the failure.
             drop(writeln!(std::io::stderr(), "bench-client: {error:#}"));
             ExitCode::FAILURE
         }
@@ -135,11 +135,10 @@ fn run(mut arguments: impl Iterator<Item = String>) -> Result<Value> {
     route.measure(&load)
 }
 
-/// More than this under way at once goes through a thread that writes: two pipes would fill up, and everybody would
-/// wait for everybody.
+/// Above this many bytes in flight a separate thread writes: otherwise both pipes could fill up and deadlock.
 const WRITTEN_AT_ONCE: usize = 32 * 1024;
 
-/// The way to the measured process: written here, or by a thread.
+/// Writes to the measured process, from this thread or from a separate one.
 enum Writer {
     Here(ChildStdin),
     Thread(Sender<Vec<u8>>),
@@ -155,12 +154,12 @@ impl Writer {
         }
     }
 
-    /// Writes from a thread from now on.
+    /// Moves writing to a separate thread.
     fn on_a_thread(self) -> Writer {
         let Writer::Here(mut input) = self else { return self };
         let (sender, waiting) = channel::<Vec<u8>>();
         std::thread::spawn(move || {
-            // A road that ended is noticed by the reader.
+            // The reader notices when the process has exited.
             for bytes in waiting {
                 if input.write_all(&bytes).is_err() {
                     return;
@@ -171,7 +170,7 @@ impl Writer {
     }
 }
 
-/// A process that speaks MCP on its pipes.
+/// A process that speaks MCP over stdio.
 struct Route {
     child: Child,
     input: Writer,
@@ -211,7 +210,7 @@ impl Route {
         Ok(())
     }
 
-    /// Reads until `done` says so of a line; returns with what follows still buffered.
+    /// Reads until `done` returns true for a line; later lines stay buffered.
     fn lines(&mut self, mut done: impl FnMut(&[u8]) -> bool) -> Result<()> {
         let mut searched = 0;
         loop {
@@ -276,7 +275,7 @@ impl Route {
         };
         let tails: Vec<Vec<u8>> =
             (0..load.children).map(|child| tail(load, tool, &args, child)).collect();
-        // Every child once, so that all are warm.
+        // Calls each child once, so that all are warm.
         for number in 0..load.children.max(load.in_flight.min(64)) {
             self.input.write_all(&message(number + 1, &tails[number % load.children]))?;
             self.lines(|line| {
@@ -303,7 +302,7 @@ impl Route {
         self.input.write_all(&batch)?;
         while times.len() < load.calls {
             batch.clear();
-            // All answers of one read are taken, then as many calls are sent with one write, as an event loop does.
+            // Takes all responses of one read, then sends as many calls with one write, as an event loop does.
             let missing = load.calls - times.len();
             let mut taken = 0;
             let (times_now, sent_now) = (&mut times, &mut sent_at);
@@ -335,7 +334,7 @@ impl Route {
         }))
     }
 
-    /// One read's worth of complete lines, at least one.
+    /// The complete lines of one read, at least one.
     fn chunk(&mut self, mut each: impl FnMut(&[u8])) -> Result<()> {
         let mut searched = 0;
         loop {
@@ -363,13 +362,13 @@ impl Route {
 
 impl Drop for Route {
     fn drop(&mut self) {
-        // Already gone is what is wanted.
+        // Both fail only if the process has already exited.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// Ids of measured calls start here: as many digits each, so that sizes do not change within a run.
+/// Ids of measured calls start here: all have the same number of digits, so message sizes stay constant in a run.
 const FIRST: usize = 1_000_000;
 
 fn message(id: usize, tail: &[u8]) -> Vec<u8> {
@@ -404,7 +403,7 @@ fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
     text.windows(wanted.len()).position(|window| window == wanted)
 }
 
-/// The id, which both roads write near one end of the line.
+/// The id, which both direct and proxied responses write near one end of the line.
 fn id_of(line: &[u8]) -> usize {
     let head = &line[..line.len().min(64)];
     let digits = match find(head, b"\"id\":") {
@@ -420,7 +419,7 @@ fn id_of(line: &[u8]) -> usize {
         .fold(0, |sum, byte| sum * 10 + usize::from(byte - b'0'))
 }
 
-/// Time on a processor of a process, all its threads, in nanoseconds.
+/// CPU time of a process over all its threads, in nanoseconds.
 fn processor_ns(process: u32) -> u64 {
     let tasks = format!("/proc/{process}/task");
     let Ok(threads) = std::fs::read_dir(Path::new(&tasks)) else { return 0 };

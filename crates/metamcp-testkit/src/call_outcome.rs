@@ -1,26 +1,25 @@
-//! What became of a call, as its caller sees it.
-//! Owns: reading an answer.  Never: judges it; the verdicts do.
-//! In: an answer.  Out: one of four outcomes.
+//! The outcome of a call, as its caller sees it.
+//! Owns: parsing a response.  Never: judges it; the expectations do.
+//! In: a response.  Out: one of four outcomes.
 //! Tests: below.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallOutcome {
     /// The tool's own result.
     Success,
-    /// The tool itself says that it failed.
+    /// The tool itself reports an error.
     ToolError,
-    /// The gateway says what went wrong.
+    /// The gateway reports an error.
     GatewayError(ErrorObject),
     /// A protocol error.
     Protocol {
-        /// The JSON-RPC code.
+        /// The JSON-RPC error code.
         code: i64,
-        /// The message.
         message: String,
     },
 }
@@ -28,13 +27,13 @@ pub enum CallOutcome {
 /// The gateway's error, as its callers see it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ErrorObject {
-    /// One of the documented codes.
+    /// One of the documented error codes.
     pub code: String,
-    /// What happened and what to do.
+    /// What happened and how to fix it.
     pub message: String,
     /// The server it happened with.
     pub server: Option<String>,
-    /// Whether trying again can help.
+    /// Whether a retry can help.
     pub retryable: bool,
     /// The category of the failure, where a child was involved.
     pub category: Option<String>,
@@ -43,7 +42,7 @@ pub struct ErrorObject {
 }
 
 impl CallOutcome {
-    /// Reads the answer to a `tools/call`.
+    /// Parses the response to a `tools/call`.
     pub fn of(answer: &Value) -> Self {
         if let Some(error) = answer.get("error") {
             return Self::Protocol {
@@ -70,12 +69,12 @@ impl CallOutcome {
         }
     }
 
-    /// Holds what the caller was told against how often its tool really ran.
+    /// Checks what the caller was told against how often its tool really ran.
     pub fn check_executions(&self, times: usize) -> Result<(), String> {
         let (must, may) = match self {
             Self::Success | Self::ToolError => (true, true),
             Self::GatewayError(error) => match error.code.as_str() {
-                // An answer came, and was not fit to be passed on.
+                // A response arrived but could not be forwarded.
                 "execution_failed" => (true, true),
                 "outcome_unknown" | "limit_exceeded" => (false, true),
                 "timeout" | "shutting_down" => (false, error.whole["details"]["sent"] == true),
@@ -90,7 +89,7 @@ impl CallOutcome {
         }
     }
 
-    /// The gateway's code, if it refused.
+    /// The gateway's error code, if the gateway reported an error.
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::GatewayError(error) => Some(&error.code),

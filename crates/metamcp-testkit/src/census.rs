@@ -1,4 +1,4 @@
-//! Who is alive: processes by family, by an environment mark they cannot shed, and what they cost.
+//! Running processes: by process tree, by an inherited environment variable, and their resource usage.
 //! Owns: reading /proc.  Never: trusts a process group; hostile children leave theirs.
 //! In: a pid or a mark.  Out: processes.
 //! Tests: below and `tests/it/hazards.rs`.
@@ -24,38 +24,35 @@ const FREEZING: Duration = Duration::from_secs(10);
 /// A process as /proc shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its id.
     pub pid: u32,
-    /// Its parent's id.
     pub parent: u32,
     /// `R`, `S`, `T`, `Z` and so on.
     pub state: char,
-    /// Its command line, or its short name if that is gone.
+    /// Its command line, or its short name if it has none.
     pub command: String,
 }
 
-/// Every process there is.
 pub fn all() -> Vec<Process> {
     pids().filter_map(process).collect()
 }
 
-/// All living processes with this mark in their environment, wherever in the tree they are.
+/// All running processes with this mark in their environment, wherever in the process tree.
 pub fn marked(mark: &str) -> Vec<Process> {
     pids().filter(|&pid| is_marked(pid, mark)).filter_map(process).collect()
 }
 
-/// All living processes that belong to a test: by their mark, or by a working directory inside `directory`, which
-/// also finds those that were started without any environment.
+/// All running processes of a test: by their mark, or by a working directory inside `directory`, which also finds
+/// those started without any environment.
 pub fn of_test(mark: &str, directory: &Path) -> Vec<Process> {
     pids().filter(|&pid| is_of_test(pid, mark, directory)).filter_map(process).collect()
 }
 
-/// Processes whose ends are waited for without a look at them: a look at `/proc/<pid>` while a process is being reaped
-/// holds up whoever reaps it.
+/// Waits for processes to exit without reading `/proc/<pid>`: reading it while a process is being reaped delays the
+/// reaping process.
 pub struct ExitWatch(Vec<OwnedFd>);
 
 impl ExitWatch {
-    /// Begins to wait for these; one that has ended meanwhile needs no waiting.
+    /// Starts to watch these; one that has already exited needs no waiting.
     pub fn over(processes: &[Process]) -> ExitWatch {
         let descriptor = |one: &Process| {
             let pid = rustix::process::Pid::from_raw(i32::try_from(one.pid).ok()?)?;
@@ -64,7 +61,7 @@ impl ExitWatch {
         ExitWatch(processes.iter().filter_map(descriptor).collect())
     }
 
-    /// True when all of them have ended before the deadline.
+    /// True if all of them have exited before the deadline.
     pub fn all_ended_within(mut self, deadline: Duration) -> bool {
         let end = Instant::now() + deadline;
         while !self.0.is_empty() {
@@ -83,7 +80,7 @@ impl ExitWatch {
     }
 }
 
-/// The children of a process, their children and so on; zombies included.
+/// All descendants of a process, zombies included.
 pub fn descendants(pid: u32) -> Vec<Process> {
     let all = all();
     let mut family = vec![pid];
@@ -97,7 +94,7 @@ pub fn descendants(pid: u32) -> Vec<Process> {
     found
 }
 
-/// Kills each with SIGKILL; one that has ended meanwhile is none the worse for it.
+/// Kills each with SIGKILL; one that has already exited is ignored.
 pub fn kill_all(processes: &[Process]) {
     for process in processes {
         if let Ok(pid) = i32::try_from(process.pid) {
@@ -106,7 +103,7 @@ pub fn kill_all(processes: &[Process]) {
     }
 }
 
-/// Stops a process with SIGSTOP, and says whether it stands still.
+/// Stops a process with SIGSTOP; returns whether it is stopped.
 pub fn freeze(process: &Process) -> bool {
     if let Ok(pid) = i32::try_from(process.pid) {
         kill(Pid::from_raw(pid), Signal::SIGSTOP).ok();
@@ -115,22 +112,22 @@ pub fn freeze(process: &Process) -> bool {
     eventually(FREEZING, stands)
 }
 
-/// Resident memory in bytes, or nothing if the process is gone.
+/// Resident memory in bytes, or `None` if the process is gone.
 pub fn resident_bytes(pid: u32) -> Option<u64> {
     status_kib(pid, "VmRSS:")
 }
 
-/// The most memory the process ever had resident, in bytes.
+/// Peak resident memory in bytes.
 pub fn peak_resident_bytes(pid: u32) -> Option<u64> {
     status_kib(pid, "VmHWM:")
 }
 
-/// How many files a process has open.
+/// The number of open file descriptors of a process.
 pub fn open_files(pid: u32) -> Option<usize> {
     Some(fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count())
 }
 
-/// Processor time used by all threads that still exist, in nanosecond resolution.
+/// CPU time of all threads that still exist, in nanosecond resolution.
 pub fn processor_time(pid: u32) -> Option<Duration> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let nanoseconds = tasks
@@ -146,7 +143,7 @@ fn pids() -> impl Iterator<Item = u32> {
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// A process that is ending has neither a directory nor an environment any more.
+/// A process that is exiting no longer has a working directory or an environment.
 fn is_of_test(pid: u32, mark: &str, directory: &Path) -> bool {
     let cwd = fs::read_link(format!("/proc/{pid}/cwd"));
     cwd.is_ok_and(|cwd| cwd.starts_with(directory)) || is_marked(pid, mark)
@@ -162,7 +159,7 @@ fn is_marked(pid: u32, mark: &str) -> bool {
 
 fn process(pid: u32) -> Option<Process> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold spaces and brackets; what follows the last bracket cannot.
+    // The name may contain spaces and brackets; what follows the last bracket cannot.
     let (name, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;

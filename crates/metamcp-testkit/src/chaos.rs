@@ -1,7 +1,7 @@
-//! The hostile child: an honest MCP server over stdio that misbehaves in the ways it is told to.
-//! Owns: the table of misbehaviours, the tools, the journal of what really ran.  Never: async, unsafe, unbounded.
+//! The hostile child: a correct MCP server over stdio that misbehaves on demand.
+//! Owns: the table of hazards, the tools, the journal of what really ran.  Never: async, unsafe, unbounded.
 //! In: `--do ITEM[=N][,ITEM…]`, `--journal FILE`, `--era` and when to misbehave.  Out: bytes no gateway should die of.
-//! Tests: `tests/it/{honest,hazards}.rs`, and the verdict matrix of the gateway.
+//! Tests: `tests/it/{honest,hazards}.rs`, and the hazard matrix of the gateway.
 
 mod descendant;
 mod hazards;
@@ -24,7 +24,7 @@ pub use options::{SelectedHazard, fires_by_odds};
 
 use options::Mode;
 
-/// Runs the child until its input ends or its misbehaviour ends it.
+/// Runs the child until stdin ends or a hazard ends it.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let run = match options::parse(arguments) {
         Ok(Mode::Serve(options)) => server::serve(options),
@@ -35,7 +35,7 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     match run {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // If stderr is gone as well there is nobody left to tell.
+            // With stderr closed as well there is nowhere left to report to.
             drop(writeln!(io::stderr(), "chaos-child: {error:#}"));
             ExitCode::from(2)
         }

@@ -1,6 +1,6 @@
-//! A blocking MCP client over stdio: starts a command, talks to it, remembers every line.
-//! Owns: the process it started, the ids it gave out, the lines in order of arrival.  Never: forgives a bad line.
-//! In: a command, requests.  Out: answers with their raw bytes, notifications, violations of the protocol.
+//! A blocking MCP client over stdio: starts a command, exchanges messages, records every line.
+//! Owns: the process it started, the ids it allocated, the lines in order of arrival.  Never: forgives a bad line.
+//! In: a command, requests.  Out: responses with their raw bytes, notifications, violations of the protocol.
 //! Tests: `tests/it/honest.rs`.
 
 mod inbox;
@@ -22,23 +22,23 @@ use crate::patience::eventually;
 use inbox::Inbox;
 pub use inbox::{Answer, Kind, Line};
 
-/// How much of the process's stderr is kept for error messages.
+/// How much of the process's stderr tail is stored for error messages.
 const STDERR_KEPT: usize = 64 * 1024;
 
-/// How the client answers a question the server asks it.
+/// How the client responds to a server request.
 pub enum Reply {
     /// With a result.
     Result(Value),
     /// With an error object.
     Error(Value),
-    /// Not at all.
+    /// No response.
     Silence,
 }
 
-/// Decides the reply to a question, given its method and params.
+/// Decides the response to a server request, given its method and params.
 pub type Answerer = Box<dyn FnMut(&str, &Value) -> Reply + Send>;
 
-/// A running server and our conversation with it; dropped, it is killed.
+/// A running server and the connection to it; killed on drop.
 pub struct Client {
     process: Child,
     input: Arc<Mutex<Option<ChildStdin>>>,
@@ -48,7 +48,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Starts `command` with its standard streams connected to us. Questions are refused.
+    /// Starts `command` with its stdio connected to us. Server requests are refused.
     pub fn start(command: Command) -> Result<Self> {
         Self::start_answering(
             command,
@@ -56,7 +56,7 @@ impl Client {
         )
     }
 
-    /// Starts `command` and answers its questions with `answerer`, on the reading thread.
+    /// Starts `command` and answers its server requests with `answerer`, on the reading thread.
     pub fn start_answering(mut command: Command, answerer: Answerer) -> Result<Self> {
         let mut process = command
             .stdin(Stdio::piped())
@@ -80,7 +80,7 @@ impl Client {
         Ok(Self { process, input, inbox, stderr, next_id: AtomicU64::new(1) })
     }
 
-    /// Shakes hands as a client of the 2025-11-25 revision and gives the result.
+    /// Performs the handshake as a client of the 2025-11-25 revision and returns the result.
     pub fn initialize(&self, capabilities: &Value, deadline: Duration) -> Result<Value> {
         let params = json!({
             "protocolVersion": "2025-11-25",
@@ -95,14 +95,14 @@ impl Client {
             .with_context(|| format!("initialize was refused: {}", answer.value))
     }
 
-    /// Sends a request and gives its id.
+    /// Sends a request and returns its id.
     pub fn request(&self, method: &str, params: &Value) -> Result<u64> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         self.request_as(&id.to_string(), method, params)?;
         Ok(id)
     }
 
-    /// Sends requests in one write, so that nothing happens between any two of them, and gives their ids.
+    /// Sends requests in one write, so that nothing happens between any two of them, and returns their ids.
     pub fn request_at_once(&self, method: &str, params: &[Value]) -> Result<Vec<u64>> {
         let count = u64::try_from(params.len())?;
         let first = self.next_id.fetch_add(count, Ordering::Relaxed);
@@ -117,7 +117,7 @@ impl Client {
         Ok((first..first + count).collect())
     }
 
-    /// Sends a request under an id of one's own, written as it is to appear; the same one may be used again.
+    /// Sends a request with a custom id, in its wire format; the same id may be used again.
     pub fn request_as(&self, id: &str, method: &str, params: &Value) -> Result<()> {
         self.inbox.expect(id);
         self.send(&format!(
@@ -125,8 +125,8 @@ impl Client {
         ))
     }
 
-    /// Sends a request of the 2026-07-28 revision, which says itself what it speaks, and gives its id. `meta` is added
-    /// to what has to be there.
+    /// Sends a request of the 2026-07-28 revision, which carries its own protocol version, and returns its id. `meta`
+    /// is merged into the required `_meta`.
     pub fn stateless(
         &self,
         method: &str,
@@ -146,17 +146,16 @@ impl Client {
         self.request(method, &params)
     }
 
-    /// Sends a notification.
     pub fn notify(&self, method: &str, params: &Value) -> Result<()> {
         self.send(&format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#))
     }
 
-    /// Sends any line; an id in it is not expected back unless `expect` was called for it.
+    /// Sends any line; no response to an id in it is expected unless `expect` was called for it.
     pub fn send(&self, line: &str) -> Result<()> {
         send(&self.input, line)
     }
 
-    /// Sends any bytes, without a newline unless they hold one.
+    /// Sends any bytes, without adding a newline.
     pub fn send_bytes(&self, bytes: &[u8]) -> Result<()> {
         let mut input = lock(&self.input);
         input
@@ -166,39 +165,39 @@ impl Client {
             .context("writing to the process")
     }
 
-    /// Makes one more answer to this id legitimate, for requests written by hand; `null` is an id here.
+    /// Allows one more response to this id, for requests written by hand; `null` is an id here.
     pub fn expect(&self, id: &str) {
         self.inbox.expect(id);
     }
 
-    /// Waits for the answer to a request.
+    /// Waits for the response to a request.
     pub fn wait(&self, id: u64, deadline: Duration) -> Result<Answer> {
         self.wait_as(&id.to_string(), 0, deadline)
     }
 
-    /// Waits for an answer to an id of one's own, skipping as many earlier ones.
+    /// Waits for a response to a custom id, skipping `earlier` previous ones.
     pub fn wait_as(&self, id: &str, earlier: usize, deadline: Duration) -> Result<Answer> {
         self.inbox
             .wait(id, earlier, deadline)
             .with_context(|| format!("stderr of the process:\n{}", self.stderr()))
     }
 
-    /// Sends a request and waits for its answer.
+    /// Sends a request and waits for its response.
     pub fn ask(&self, method: &str, params: &Value, deadline: Duration) -> Result<Answer> {
         self.wait(self.request(method, params)?, deadline)
     }
 
-    /// Calls a tool of the server we talk to, and gives the id.
+    /// Calls a tool of the connected server and returns the id.
     pub fn call_tool(&self, name: &str, arguments: &Value) -> Result<u64> {
         self.request("tools/call", &json!({"name": name, "arguments": arguments}))
     }
 
-    /// Calls a tool of a server behind a gateway, and gives the id.
+    /// Calls a tool of a server behind a gateway and returns the id.
     pub fn mcp_call(&self, server: &str, tool: &str, args: &Value) -> Result<u64> {
         self.call_tool("mcp_call", &json!({"server": server, "tool": tool, "args": args}))
     }
 
-    /// Calls a tool of a server behind a gateway and waits for the answer.
+    /// Calls a tool of a server behind a gateway and waits for the response.
     pub fn mcp_call_now(
         &self,
         server: &str,
@@ -219,7 +218,7 @@ impl Client {
         self.inbox.notifications(method)
     }
 
-    /// What the other side did that the protocol forbids: unreadable lines, answers nobody asked for, second answers.
+    /// Protocol violations of the peer: unreadable lines, responses to unknown ids, duplicate responses.
     pub fn violations(&self) -> Vec<String> {
         self.inbox.violations()
     }
@@ -229,29 +228,27 @@ impl Client {
         self.inbox.has_ended()
     }
 
-    /// The last part of what the process wrote to stderr.
+    /// The stderr tail of the process.
     pub fn stderr(&self) -> String {
         let bytes: Vec<u8> = lock(&self.stderr).iter().copied().collect();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The process id of the command.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Closes the process's stdin, as a host does when it goes away.
+    /// Closes the process's stdin, as a host does when it exits.
     pub fn close_input(&self) {
         lock(&self.input).take();
     }
 
-    /// Sends a signal to the process.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let pid = i32::try_from(self.process.id()).context("a process id fits in 31 bits")?;
         kill(Pid::from_raw(pid), signal).with_context(|| format!("sending {signal} to {pid}"))
     }
 
-    /// Waits for the process to end by itself.
+    /// Waits for the process to exit by itself.
     pub fn wait_exit(&mut self, deadline: Duration) -> Result<ExitStatus> {
         let mut status = None;
         eventually(deadline, || {
@@ -267,7 +264,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // Both fail only if the process has ended already.
+        // Both fail only if the process has already exited.
         self.process.kill().ok();
         self.process.wait().ok();
     }
@@ -299,7 +296,7 @@ fn read_lines(
             }
             Reply::Silence => continue,
         };
-        // A process that ended meanwhile needs no answer.
+        // A process that has exited meanwhile needs no response.
         send(input, &reply).ok();
     }
 }

@@ -1,6 +1,6 @@
-//! The trivial child of the benchmarks: as little as possible between a request and its answer.
-//! Owns: reading in chunks, answering every whole line of a chunk with one write.  Never: parses more than it must.
-//! In: `initialize`, `tools/list`, calls of `echo` and `blob`.  Out: their answers; notifications are ignored.
+//! The trivial child of the benchmarks: minimal work between a request and its response.
+//! Owns: reading in chunks, answering all complete lines of a chunk with one write.  Never: parses more than it must.
+//! In: `initialize`, `tools/list`, calls of `echo` and `blob`.  Out: their responses; notifications are ignored.
 //! Tests: below and `tests/it/programs.rs`.
 
 mod scan;
@@ -17,7 +17,7 @@ use memchr::memchr;
 
 use crate::relay::unbuffered;
 
-/// The least free room offered to a read: one pipe's worth, so that one read empties a pipe.
+/// Minimum free buffer space for a read: one pipe buffer, so that one read drains a pipe.
 const ROOM: usize = 64 * 1024;
 
 /// Serves on stdin and stdout until stdin ends.
@@ -25,7 +25,7 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     match options(arguments).and_then(|options| serve(&options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // If stderr is gone as well there is nobody left to tell.
+            // With stderr closed as well there is nowhere left to report to.
             drop(writeln!(io::stderr(), "echo-child: {error:#}"));
             ExitCode::from(2)
         }
@@ -34,9 +34,9 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
 
 #[derive(Debug, Default)]
 struct Options {
-    /// How many tools to list besides `echo` and `blob`.
+    /// Number of tools to list besides `echo` and `blob`.
     tools: usize,
-    /// How long to be silent before the first read.
+    /// Delay before the first read.
     slow_start: Duration,
 }
 
@@ -63,7 +63,7 @@ fn serve(options: &Options) -> Result<()> {
     let mut responder = Responder::new(options.tools);
     let (mut input, mut output) = (unbuffered(io::stdin()), unbuffered(io::stdout()));
     let mut buffer = vec![0; 2 * ROOM];
-    // `buffer[start..end]` is unanswered; `buffer[start..seen]` is known to hold no newline.
+    // `buffer[start..end]` is unanswered; `buffer[start..seen]` is known to contain no newline.
     let (mut start, mut seen, mut end) = (0, 0, 0);
     let mut answers = Vec::with_capacity(ROOM);
     loop {
@@ -97,7 +97,7 @@ fn serve(options: &Options) -> Result<()> {
 
 struct Responder {
     tools: String,
-    /// The last blob made and its size: a benchmark asks for the same one over and over.
+    /// The last blob and its size: a benchmark requests the same one over and over.
     blob: (usize, String),
 }
 
@@ -106,7 +106,7 @@ impl Responder {
         Self { tools: tool_list(synthetic), blob: (0, blob_result(0)) }
     }
 
-    /// Appends the answer to one line, if it needs one.
+    /// Appends the response to one line, if it needs one.
     fn answer(&mut self, line: &[u8], answers: &mut Vec<u8>) {
         let (mut id, mut method, mut params) = (None, &b""[..], &b""[..]);
         for (key, value) in scan::members(line) {

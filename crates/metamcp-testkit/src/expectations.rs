@@ -1,28 +1,27 @@
-//! What a caller must be told for each misbehaviour, however many calls are under way.
+//! The outcome a caller must get for each hazard, however many calls are in flight.
 //! Owns: the table of expectations and their reasons.  Never: runs anything.
-//! In: an item, an outcome.  Out: whether that outcome is right, and why if it is not.
-//! Tests: below; the gateway is held to it in its own matrix.
+//! In: a hazard, an outcome.  Out: whether that outcome is right, and why if it is not.
+//! Tests: below; the gateway is checked against it by its own matrix.
 
 use std::ops::RangeInclusive;
 
 use crate::call_outcome::CallOutcome;
 
-/// How many calls the second column of the matrix makes at once.
+/// Number of concurrent calls in the second column of the matrix.
 pub const MANY: usize = 64;
 
-/// The verdict on one misbehaviour. Whatever happens here, calls to other servers must be fine.
+/// The expected outcomes of one hazard. In every case, calls to other servers must succeed.
 #[derive(Debug)]
 pub struct Expectation {
-    /// The hazard's name.
     pub hazard: &'static str,
-    /// The amount to use, where the misbehaviour's own default does not suit.
+    /// The amount to use, where the hazard's own default does not suit.
     pub amount: Option<u64>,
-    /// The amount of the ordinary run, where the full one would take too long on two cores. It still crosses every
-    /// limit the full one crosses.
+    /// The amount of the ordinary run, where the full one would take too long on two cores. It still exceeds every
+    /// limit the full one exceeds.
     pub scaled: Option<u64>,
-    /// The `timeoutMs` to give the server: short where the call must time out, long where it must not.
+    /// The `timeoutMs` of the server: short where the call must time out, long where it must not.
     pub timeout_ms: u64,
-    /// For one call of `effect`, which nobody may run twice.
+    /// For one call of `effect`, which must never be executed twice.
     pub one: ExpectedOutcome,
     /// For each of many concurrent calls of `effect`; none may have run more than once.
     pub many: ExpectedOutcome,
@@ -30,18 +29,18 @@ pub struct Expectation {
     pub many_successes: RangeInclusive<usize>,
     /// For one call of `effect_idempotent`, which may be replayed on a fresh process.
     pub idempotent: ExpectedOutcome,
-    /// How often the single call of `effect` has run.
+    /// How often the single call of `effect` is executed.
     pub executions: RangeInclusive<usize>,
-    /// How often the single call of `effect_idempotent` may have run.
+    /// How often the single call of `effect_idempotent` may be executed.
     pub idempotent_executions: RangeInclusive<usize>,
-    /// Whether a fine answer is sure to be the call's own; false where the child lies about its own calls.
+    /// Whether a successful result is sure to be the call's own; false where the child lies about its own calls.
     pub own_text: bool,
-    /// Why this is the right verdict.
+    /// Why this is the right outcome.
     pub why: &'static str,
 }
 
 impl Expectation {
-    /// What to put after `--do`: in full, or scaled for the ordinary run.
+    /// The argument of `--do`: in full, or scaled for the ordinary run.
     pub fn selection(&self, full: bool) -> String {
         match self.scaled.filter(|_| !full).or(self.amount) {
             Some(amount) => format!("{}={amount}", self.hazard),
@@ -50,19 +49,19 @@ impl Expectation {
     }
 }
 
-/// The outcomes that are right.
+/// The allowed outcomes.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpectedOutcome {
-    /// Whether the tool's own result is.
+    /// Whether the tool's own result is allowed.
     pub success: bool,
-    /// Which of the gateway's codes is; more than one only where a race decides that the gateway cannot.
+    /// The gateway's error codes that are allowed; several only where a race decides that the gateway cannot control.
     pub codes: &'static [&'static str],
-    /// Words that the gateway's message must hold.
+    /// Text that the gateway's message must contain.
     pub says: &'static str,
 }
 
 impl ExpectedOutcome {
-    /// Says what is wrong with an outcome.
+    /// Explains what is wrong with an outcome.
     pub fn check(&self, outcome: &CallOutcome) -> Result<(), String> {
         let right = match outcome {
             CallOutcome::Success => self.success,
@@ -83,7 +82,7 @@ impl ExpectedOutcome {
     }
 }
 
-/// Long enough that nothing times out which need not, on a busy machine.
+/// Long enough to avoid spurious timeouts on a busy machine.
 pub const LONG_TIMEOUT_MS: u64 = 30_000;
 
 /// Short enough to wait for, long enough that the handshake and the call itself get through.
@@ -91,23 +90,23 @@ const SHORT_TIMEOUT_MS: u64 = 2_000;
 
 const SUCCESS: ExpectedOutcome = ExpectedOutcome { success: true, codes: &[], says: "" };
 
-/// The child never became usable, so nothing was sent.
+/// The child never became ready, so nothing was sent.
 const UNAVAILABLE: ExpectedOutcome = only(&["server_unavailable"]);
 
-/// The child died or went deaf after the call was sent.
+/// The child died or became unresponsive after the call was sent.
 const UNKNOWN: ExpectedOutcome = only(&["outcome_unknown"]);
 
-/// Nobody answered in time.
+/// No response in time.
 const TIMEOUT: ExpectedOutcome = only(&["timeout"]);
 
-/// An answer came whose id could be read, and which must not be passed on.
+/// A response with a readable id arrived that must not be forwarded.
 const REFUSED_ANSWER: ExpectedOutcome = only(&["execution_failed"]).saying("not a valid message");
 
-/// An answer came whose id could be read, and which is too long.
+/// A response with a readable id arrived that is too long.
 const OVERLONG_ANSWER: ExpectedOutcome =
     only(&["limit_exceeded"]).saying("bytes, and the limit is");
 
-/// Every item at least once, in order.
+/// Every hazard at least once, in order.
 pub const EXPECTATIONS: &[Expectation] = &[
     unavailable("exit-at-start", "nothing was sent, and the stderr tail says why"),
     Expectation {
@@ -150,7 +149,7 @@ pub const EXPECTATIONS: &[Expectation] = &[
         )
     },
     Expectation {
-        // More than the gateway reads of one line before it gives the child up.
+        // More than the gateway reads of one line before it gives up on the child.
         scaled: Some(1_000_000_000),
         one: UNKNOWN.saying("over the line limit"),
         many: UNKNOWN.saying("over the line limit"),
@@ -165,7 +164,7 @@ pub const EXPECTATIONS: &[Expectation] = &[
         scaled: Some(40_000_000),
         one: OVERLONG_ANSWER,
         many: OVERLONG_ANSWER.or_success(),
-        // Only the first answer of a process is long.
+        // Only the first response of a process is long.
         many_successes: MANY - 1..=MANY - 1,
         idempotent: OVERLONG_ANSWER,
         ..succeeds(
@@ -288,14 +287,15 @@ pub const EXPECTATIONS: &[Expectation] = &[
     succeeds("look-around", "it finds only what it was given"),
 ];
 
-/// A race: ended in the handshake, and again in the one that was tried at once; ended into the call; answered before.
+/// A race: it exits during the handshake and again during the immediate retry; it exits during the call; or it
+/// responds in time.
 const EXIT_LATER: ExpectedOutcome = only(&["server_unavailable", "outcome_unknown"]).or_success();
 
-/// A race: whoever still writes when the input is closed notices, and those who were sent before are told; where nobody
-/// does, they wait in vain.
+/// A race: a write after the input is closed fails, which ends the calls sent before with an error; without another
+/// write, they time out.
 const CLOSED_INPUT: ExpectedOutcome = only(&["timeout", "outcome_unknown"]).or_success();
 
-/// A race: what was not yet written when the child went goes to the next one, which answers its first call too.
+/// A race: calls not yet written when the child exits go to the next process, which answers its first call too.
 const ONE_AT_LEAST: RangeInclusive<usize> = 1..=MANY - 1;
 
 const fn only(codes: &'static [&'static str]) -> ExpectedOutcome {

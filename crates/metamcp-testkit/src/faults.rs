@@ -1,6 +1,6 @@
-//! A network that fails: a relay between two sockets that delays, slices, drops and resets.
-//! Owns: the listener and its faults.  Never: understands a byte.
-//! In: a fault, and where the bytes go.  Out: an address that stands for the other.
+//! Network fault injection: a relay between two sockets that delays, slices, drops and resets.
+//! Owns: the listener and its faults.  Never: interprets a byte.
+//! In: a fault, and the target address.  Out: an address that stands in for the target.
 //! Tests: through `metamcp/tests/remote`.
 
 use std::io::{self, Read, Write};
@@ -12,31 +12,31 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-/// What it does to bytes on their way back; requests pass unharmed but for a black hole.
+/// What happens to response bytes; requests are unaffected except by a black hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing.
     None,
-    /// Each piece waits for so many milliseconds.
+    /// Each chunk is delayed by this many milliseconds.
     Latency(u64),
-    /// Pieces of one byte.
+    /// Chunks of one byte.
     Slices,
-    /// Every third connection is reset after so many bytes.
+    /// Every third connection is reset after this many bytes.
     Reset(usize),
-    /// Requests are taken and nothing ever comes back.
+    /// Requests are accepted and never answered.
     BlackHole,
-    /// One byte in so many milliseconds.
+    /// One byte per this many milliseconds.
     SlowLoris(u64),
 }
 
-/// See the module.
+/// See the module documentation.
 pub struct Network {
     address: SocketAddr,
     stopped: Arc<AtomicBool>,
 }
 
 impl Network {
-    /// A network before `target`.
+    /// A network in front of `target`.
     pub fn before(target: SocketAddr, fault: Fault) -> Result<Network> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -54,7 +54,7 @@ impl Network {
                     Fault::Reset(_) if number % 3 != 2 => Fault::None,
                     other => other,
                 };
-                // Whichever side goes first ends its own pair of threads.
+                // Either side that closes ends its own pair of threads.
                 drop(join(&near, &far, fault));
             }
         });
@@ -117,7 +117,7 @@ fn join(near: &TcpStream, far: &TcpStream, fault: Fault) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies until either side ends, then ends both.
+/// Copies until either side closes, then closes both.
 fn copy(
     mut from: TcpStream,
     to: &TcpStream,

@@ -1,5 +1,5 @@
 //! The ground truth of what a child really did: one line per event in a file that outlives it.
-//! Owns: the record, appending it, reading it back.  Never: buffers; a line is in the file before the child goes on.
+//! Owns: the record, appending it, reading it back.  Never: buffers; a line is in the file before the child continues.
 //! In: a path.  Out: records in order, executions per key.
 //! Tests: below.
 
@@ -16,7 +16,7 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
-    /// The process began; counting these counts the spawns.
+    /// The process started; counting these counts the spawns.
     Start,
     /// `initialize` arrived; `detail` holds its params.
     Initialize,
@@ -24,7 +24,7 @@ pub enum EventKind {
     Discover,
     /// `tools/list` arrived; `detail` holds the cursor.
     List,
-    /// A tool ran; this is the line that must not appear twice for one call. `detail` holds the id of the request.
+    /// A tool was executed; must not appear twice for one call. `detail` holds the request id.
     Execute,
     /// `notifications/cancelled` arrived; `detail` holds its params.
     Cancelled,
@@ -32,7 +32,7 @@ pub enum EventKind {
     Level,
     /// A descendant process is up; `pid` is the descendant's.
     Descendant,
-    /// The environment and open files the process was born with, in `detail`.
+    /// The environment and open files the process started with, in `detail`.
     Surroundings,
     /// Standard input ended.
     EndOfInput,
@@ -41,20 +41,18 @@ pub enum EventKind {
 /// One line of the journal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
-    /// What happened.
     pub what: EventKind,
-    /// In which process.
     pub pid: u32,
-    /// The tool that ran.
+    /// The tool that was executed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// The caller's own key: the argument `key`, else `text`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The gateway's key of the call, which stays the same when a call is replayed.
+    /// The gateway's idempotency key of the call, which stays the same on a replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<String>,
-    /// Whatever else is worth knowing.
+    /// Additional data.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub detail: Value,
 }
@@ -73,7 +71,7 @@ impl Record {
     }
 }
 
-/// The writing end, held by a child.
+/// The write end, used by a child.
 #[derive(Debug)]
 pub struct JournalWriter {
     file: File,
@@ -85,7 +83,7 @@ impl JournalWriter {
         Ok(Self { file: OpenOptions::new().append(true).create(true).open(path)? })
     }
 
-    /// Writes one record with one `write`, so that lines of several processes never mix.
+    /// Writes one record with a single `write`, so that lines of several processes never interleave.
     pub fn write(&self, record: &Record) -> io::Result<()> {
         let mut line = serde_json::to_vec(record)?;
         line.push(b'\n');
@@ -93,7 +91,7 @@ impl JournalWriter {
     }
 }
 
-/// The reading end, held by a test.
+/// The read end, used by a test.
 #[derive(Clone, Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -105,7 +103,6 @@ impl Journal {
         Self { path: path.into() }
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -126,22 +123,20 @@ impl Journal {
             .collect()
     }
 
-    /// The records of one kind.
     pub fn of(&self, what: EventKind) -> Result<Vec<Record>> {
         Ok(self.records()?.into_iter().filter(|record| record.what == what).collect())
     }
 
-    /// How many records of one kind there are.
     pub fn count(&self, what: EventKind) -> Result<usize> {
         Ok(self.of(what)?.len())
     }
 
-    /// How often the call with this key ran.
+    /// How often the call with this key was executed.
     pub fn executions(&self, key: &str) -> Result<usize> {
         Ok(self.executions_by_key()?.get(key).copied().unwrap_or(0))
     }
 
-    /// How often each key ran; keys that never ran are absent.
+    /// Executions per key; keys that were never executed are absent.
     pub fn executions_by_key(&self) -> Result<BTreeMap<String, usize>> {
         let mut counts = BTreeMap::new();
         for record in self.of(EventKind::Execute)? {

@@ -1,7 +1,7 @@
-//! What the tests and benchmarks stand on: hostile and fast child servers, a client, a temporary home.
-//! Owns: the small programs, the client, the journal, the census, the verdicts.  Never: ships.
-//! In: a command to run and what its children shall do.  Out: every line received, every execution, every process.
-//! Tests: beside each room, and `tests/it` for the programs as processes.
+//! Shared test infrastructure: hostile and fast child servers, a client, a temporary home.
+//! Owns: the small programs, the client, the journal, the census, the expectations.  Never: ships.
+//! In: a command to run and the behaviour of its children.  Out: every line received, every execution, every process.
+//! Tests: beside each module, and `tests/it` for the programs as processes.
 
 #![expect(
     clippy::disallowed_methods,

@@ -1,7 +1,7 @@
-//! A server that writes down every byte it is sent before it does anything else.
-//! Owns: the bytes, as they came.      Never: judges them; a test does.
-//! In: lines on stdin.  Out: a file, and answers to what a client needs answered.
-//! Tests: `metamcp/tests/hazards/frames.rs` is what it is for.
+//! A server that records every byte it receives before it does anything else.
+//! Owns: the received bytes.      Never: judges them; a test does.
+//! In: lines on stdin.  Out: a file, and the responses a client needs.
+//! Tests: used by `metamcp/tests/hazards/frames.rs`.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-/// The program. Its argument is the file.
+/// The entry point. Its argument is the file.
 pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let path = arguments.next().unwrap_or_default();
     match File::create(path).and_then(serve) {
@@ -28,7 +28,7 @@ fn serve(mut journal: File) -> io::Result<()> {
             return Ok(());
         }
         journal.write_all(&line)?;
-        // What cannot be read is in the journal; nobody waits for an answer to it.
+        // An unreadable line is in the journal; no response is expected.
         let Ok(message) = serde_json::from_slice::<Value>(&line) else { continue };
         if let Some(answer) = answer(&message) {
             stdout.write_all(format!("{answer}\n").as_bytes())?;

@@ -1,15 +1,15 @@
-//! Waiting for a condition without sleeping blindly.
+//! Waiting for a condition without a blind sleep.
 //! Owns: the one polling loop of the tests.  Never: decides how long is too long; the caller does.
-//! In: a deadline and a condition.  Out: whether it came true.
+//! In: a deadline and a condition.  Out: whether the condition became true.
 //! Tests: below.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often a condition is looked at: short enough to measure 50 ms promises, long enough to cost nothing.
+/// Polling interval: short enough to measure 50 ms promises, long enough to cost nothing.
 const POLL: Duration = Duration::from_millis(2);
 
-/// Looks at `condition` until it holds or `deadline` has passed, and says whether it held.
+/// Polls `condition` until it holds or `deadline` has passed; returns whether it held.
 pub fn eventually(deadline: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + deadline;
     loop {
@@ -19,7 +19,7 @@ pub fn eventually(deadline: Duration, mut condition: impl FnMut() -> bool) -> bo
         if Instant::now() >= end {
             return false;
         }
-        // The only pause in the tests: most of what they wait for tells nobody when it comes about.
+        // The only sleep in the tests: most conditions they wait for send no notification.
         thread::sleep(POLL);
     }
 }

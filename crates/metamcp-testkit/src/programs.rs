@@ -1,5 +1,5 @@
-//! Where the built programs are.
-//! Owns: finding them, and building ours when a test of another crate runs first.  Never: looks in PATH.
+//! Locates the built programs.
+//! Owns: finding them, and building ours when a test of another crate runs first.  Never: searches PATH.
 //! In: a name.  Out: a path.
 //! Tests: `tests/it/programs.rs`.
 
@@ -17,12 +17,12 @@ pub fn echo_child() -> PathBuf {
     program("echo-child")
 }
 
-/// The server that writes down what it is sent.
+/// The server that records what it receives.
 pub fn line_journal() -> PathBuf {
     program("line-journal")
 }
 
-/// What says the bytes of a test in place of a sandbox worker.
+/// The program that replays frames in place of a sandbox worker.
 pub fn worker_stand_in() -> PathBuf {
     program("worker-stand-in")
 }
@@ -43,7 +43,7 @@ fn program(name: &str) -> PathBuf {
     path
 }
 
-/// The directory of the profile being tested: a test lies in its `deps`, a program right in it.
+/// The directory of the current profile: a test is in its `deps`, a program directly in it.
 fn build_directory() -> PathBuf {
     let own = std::env::current_exe().expect("a running program has a path");
     let directory = own.parent().expect("a program lies in a directory");
@@ -63,6 +63,6 @@ fn build() {
     if directory.ends_with("release") {
         command.arg("--release");
     }
-    // Whether it worked shows in whether the program is there.
+    // A failure shows because the program is missing.
     command.status().ok();
 }

@@ -1,5 +1,5 @@
-//! The byte-copy floor: a process in the middle that understands nothing.
-//! Owns: two blocking copying threads.  Never: looks at a byte.
+//! The byte-copy baseline: a proxy that interprets nothing.
+//! Owns: two blocking copy threads.  Never: interprets a byte.
 //! In: a command.  Out: its bytes, its exit code.
 //! Tests: `tests/it/programs.rs`.
 
@@ -10,15 +10,15 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 
-/// One pipe's worth: a larger buffer cannot be filled by a single read of a pipe.
+/// One pipe buffer: a single read of a pipe cannot fill more.
 const CHUNK: usize = 64 * 1024;
 
-/// Runs the command in `arguments` and copies both ways until it ends.
+/// Runs the command in `arguments` and copies both directions until it exits.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     match relay(arguments) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            // If stderr is gone as well there is nobody left to tell.
+            // With stderr closed as well there is nowhere left to report to.
             drop(writeln!(io::stderr(), "copy-relay: {error:#}"));
             ExitCode::from(2)
         }
@@ -35,7 +35,7 @@ fn relay(mut arguments: impl Iterator<Item = OsString>) -> Result<u8> {
         .with_context(|| format!("starting {}", program.display()))?;
     let to_child = child.stdin.take().context("the child has no stdin")?;
     let from_child = child.stdout.take().context("the child has no stdout")?;
-    // Not joined: when the child has ended, what the client still sends has no reader.
+    // Not joined: once the child has exited, further client input has no reader.
     thread::spawn(move || copy(unbuffered(io::stdin()), to_child));
     copy(from_child, unbuffered(io::stdout())).ok();
     Ok(child.wait()?.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
@@ -51,7 +51,7 @@ fn copy(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
     }
 }
 
-/// Rust's own stdin and stdout buffer; a duplicate of the descriptor does not.
+/// Rust's own stdin and stdout are buffered; a duplicate of the descriptor is not.
 pub(crate) fn unbuffered(stream: impl std::os::fd::AsFd) -> std::fs::File {
     stream
         .as_fd()

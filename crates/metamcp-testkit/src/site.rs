@@ -1,6 +1,6 @@
-//! A remote server on this machine, byte by byte: honest by default, and as hostile as a test wants.
-//! Owns: the listener, what was asked, what was executed.  Never: leaves this machine.
-//! In: an answerer for each request.  Out: everything that was asked, in order.
+//! A remote HTTP server on this machine, byte by byte: correct by default, and as hostile as a test wants.
+//! Owns: the listener, the received requests, what was executed.  Never: leaves this machine.
+//! In: an answerer for each request.  Out: all requests, in order.
 //! Tests: through `metamcp/tests/remote`.
 
 pub mod honest;
@@ -18,10 +18,10 @@ use serde_json::Value;
 
 pub use honest::HonestServer;
 
-/// Longest a connection waits for its peer: longer than any test.
+/// Socket timeout: longer than any test.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// One request as it came.
+/// One request as received.
 #[derive(Clone, Debug)]
 pub struct ReceivedRequest {
     /// `POST` and the like.
@@ -30,17 +30,15 @@ pub struct ReceivedRequest {
     pub target: String,
     /// Names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The body.
     pub body: Vec<u8>,
 }
 
 impl ReceivedRequest {
-    /// The value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The body as JSON; null if it is none.
+    /// The body as JSON; null if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
@@ -66,29 +64,28 @@ impl ReceivedRequest {
     }
 }
 
-/// Both directions of a connection.
 pub trait Wire: Read + Write + Send {}
 impl<T: Read + Write + Send> Wire for T {}
 
-/// What turns a socket into a wire: TLS, or nothing.
+/// Wraps a socket into a stream: TLS, or nothing.
 pub type Wrap = dyn Fn(TcpStream) -> io::Result<Box<dyn Wire>> + Send + Sync;
 
-/// A connection while a request is answered on it.
+/// A connection while one request is being answered.
 pub struct Exchange<'a> {
     wire: &'a mut dyn Write,
     socket: &'a TcpStream,
-    /// Set when nothing more can be asked on it.
+    /// Set when the connection cannot carry another request.
     pub over: bool,
 }
 
 impl Exchange<'_> {
-    /// Writes exactly this.
+    /// Writes exactly these bytes.
     pub fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.wire.write_all(bytes)?;
         self.wire.flush()
     }
 
-    /// A whole response.
+    /// Sends a complete response.
     pub fn respond(
         &mut self,
         status: u16,
@@ -105,14 +102,14 @@ impl Exchange<'_> {
         self.raw(&whole)
     }
 
-    /// A JSON document.
+    /// Sends a JSON response.
     pub fn json(&mut self, status: u16, headers: &[(&str, &str)], body: &Value) -> io::Result<()> {
         let mut all = vec![("content-type", "application/json")];
         all.extend_from_slice(headers);
         self.respond(status, &all, body.to_string().as_bytes())
     }
 
-    /// The head of a stream of events, which ends with its connection.
+    /// Sends the head of an event stream, which ends with its connection.
     pub fn begin_events(&mut self, headers: &[(&str, &str)]) -> io::Result<()> {
         self.over = true;
         let mut head = "HTTP/1.1 200 x\r\ncontent-type: text/event-stream\r\n".to_owned();
@@ -123,28 +120,27 @@ impl Exchange<'_> {
         self.raw(head.as_bytes())
     }
 
-    /// One event.
     pub fn event(&mut self, data: &Value) -> io::Result<()> {
         self.raw(format!("data: {data}\n\n").as_bytes())
     }
 
-    /// One event with its id.
+    /// Sends one event with an id.
     pub fn event_as(&mut self, id: &str, data: &str) -> io::Result<()> {
         self.raw(format!("id: {id}\ndata: {data}\n\n").as_bytes())
     }
 
-    /// Ends the connection so that the peer sees a reset.
+    /// Closes the connection with a reset.
     pub fn reset(&mut self) {
         self.over = true;
         let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
-        // Where it cannot be set, the peer sees a plain end, which a test does not tell from it.
+        // If the option cannot be set, the peer sees a normal close, which a test does not distinguish from a reset.
         let _unset =
             nix::sys::socket::setsockopt(self.socket, nix::sys::socket::sockopt::Linger, &linger);
     }
 
-    /// Says nothing more until the peer has hung up, which it does without another word.
+    /// Sends nothing more until the peer closes the connection, which it does without sending more.
     pub fn wait_for_hangup(&self) {
-        // An error is a reset, or the end of a wait that is longer than any test: it is over in either case.
+        // An error is a reset or a timeout longer than any test: the exchange is over in either case.
         drop(self.socket.peek(&mut [0; 1]));
     }
 }
@@ -152,7 +148,7 @@ impl Exchange<'_> {
 /// Answers one request.
 pub type Answerer = dyn Fn(&ReceivedRequest, &mut Exchange<'_>) -> io::Result<()> + Send + Sync;
 
-/// See the module.
+/// See the module documentation.
 pub struct Site {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<ReceivedRequest>>>,
@@ -162,7 +158,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Listens on this machine, without TLS.
+    /// Listens on a loopback address, without TLS.
     pub fn start(answerer: Arc<Answerer>) -> Result<Site> {
         Site::start_on(
             "127.0.0.1:0",
@@ -171,7 +167,7 @@ impl Site {
         )
     }
 
-    /// Listens at a place, with whatever `wrap` makes of a socket.
+    /// Listens on an address, with each socket wrapped by `wrap`.
     pub fn start_on(place: &str, answerer: Arc<Answerer>, wrap: Arc<Wrap>) -> Result<Site> {
         let listener = TcpListener::bind(place)?;
         let site = Site {
@@ -196,10 +192,10 @@ impl Site {
                 let sockets = Arc::clone(&sockets);
                 let (requests, answerer) = (Arc::clone(&requests), Arc::clone(&answerer));
                 let wrap = Arc::clone(&wrap);
-                // A peer that goes away ends its own thread and nothing else.
+                // A peer that disconnects ends its own thread and nothing else.
                 thread::spawn(move || {
                     drop(serve(socket, &*wrap, &requests, &*answerer));
-                    // The last copy: only now the peer sees the end.
+                    // The last copy: only now the peer sees the connection close.
                     sockets.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
                 });
             }
@@ -207,30 +203,30 @@ impl Site {
         Ok(site)
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The address of a path on it.
+    /// The URL of a path on it.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// Everything that was asked so far.
+    /// All requests so far.
     pub fn requests(&self) -> Vec<ReceivedRequest> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Connections taken so far.
+    /// Connections accepted so far.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// Takes no further connection and ends those there are.
+    /// Accepts no further connections and closes the open ones.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
-        // Wakes the listener.
+        // Wakes the accept loop.
         drop(TcpStream::connect(self.address));
         for (_, socket) in self.sockets.lock().unwrap_or_else(PoisonError::into_inner).drain() {
             drop(socket.shutdown(Shutdown::Both));

@@ -1,7 +1,7 @@
-//! In place of a sandbox worker: says bytes that a test wrote down, and nothing of its own.
-//! Owns: when they are said.      Never: knows what they mean, but for where a frame ends.
+//! Stands in for a sandbox worker: replays bytes recorded by a test, and nothing of its own.
+//! Owns: when they are sent.      Never: interprets them, except for frame boundaries.
 //! In: a folder with `ready` and files of frames.  Out: their bytes, on the socket that is its stdin.
-//! Tests: `metamcp/tests/hazards/frames.rs` is what it is for.
+//! Tests: used by `metamcp/tests/hazards/frames.rs`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,19 +9,19 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The word before the number of its file, which it finds in the script it is given.
+/// The prefix of its file number, which it finds in the script it is given.
 pub const WORD: &str = "frames-";
 
-/// The kind of a frame that answers a question.
+/// The frame kind of a reply to a worker's request.
 const REPLY: u8 = 2;
 
-/// A file of frames: so many answers are waited for between the two parts.
+/// A file of frames: this many replies are awaited between the two parts.
 pub fn file(replies: u32, first: &[u8], second: &[u8]) -> Vec<u8> {
     let length = u32::try_from(first.len()).unwrap_or(u32::MAX);
     [&replies.to_le_bytes()[..], &length.to_le_bytes(), first, second].concat()
 }
 
-/// The program. Its argument is the folder.
+/// The entry point. Its argument is the folder.
 pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let folder = arguments.next().unwrap_or_default();
     match play(Path::new(&folder)) {
@@ -60,7 +60,7 @@ fn number_at_front(bytes: &[u8]) -> io::Result<(u32, &[u8])> {
     Ok((u32::from_le_bytes(*number), rest))
 }
 
-/// The next frame, nothing at the end.
+/// The next frame, `None` at the end of the stream.
 fn frame() -> io::Result<Option<Vec<u8>>> {
     let mut length = [0; 4];
     match io::stdin().lock().read_exact(&mut length) {

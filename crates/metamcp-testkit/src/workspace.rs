@@ -1,6 +1,6 @@
 //! A home, a project with its `.mcp.json`, and everything a test starts in them.
 //! Owns: the temporary directory, the config, the mark of its processes.  Never: touches the real home.
-//! In: servers and settings.  Out: a command for the gateway, journals, survivors.
+//! In: servers and settings.  Out: a command for the gateway, journals, surviving processes.
 //! Tests: below.
 
 use std::fs;
@@ -20,10 +20,10 @@ use crate::programs;
 /// A variable set for the gateway that no child may ever see.
 pub const CANARY: &str = "TESTKIT_CANARY";
 
-/// How long leftover processes may take to die of SIGKILL before the directory is removed all the same.
+/// How long leftover processes may take to die of SIGKILL before the directory is removed anyway.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
-/// One test's world; dropped, its processes are killed and its files removed.
+/// The environment of one test; on drop its processes are killed and its files removed.
 #[derive(Debug)]
 pub struct Workspace {
     directory: TempDir,
@@ -32,7 +32,7 @@ pub struct Workspace {
     settings: Map<String, Value>,
 }
 
-/// A server as the config names it.
+/// A server entry of the config.
 #[derive(Clone, Debug)]
 pub struct Server {
     program: PathBuf,
@@ -42,7 +42,7 @@ pub struct Server {
     journals: bool,
 }
 
-/// The hostile child with these items of its table; none makes it honest.
+/// The hostile child with these hazards; with none it is correct.
 pub fn chaos(hazards: &[&str]) -> Server {
     let mut server = Server::new(programs::chaos_child(), &[]);
     server.journals = true;
@@ -55,7 +55,7 @@ pub fn echo() -> Server {
 }
 
 impl Server {
-    /// Any program.
+    /// A server that runs any program.
     pub fn new(program: impl Into<PathBuf>, arguments: &[&str]) -> Self {
         Self {
             program: program.into(),
@@ -66,21 +66,21 @@ impl Server {
         }
     }
 
-    /// One more argument.
+    /// Adds an argument.
     #[must_use]
     pub fn argument(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());
         self
     }
 
-    /// One more variable in its `env`.
+    /// Adds a variable to its `env`.
     #[must_use]
     pub fn variable(mut self, name: &str, value: &str) -> Self {
         self.environment.insert(name.to_owned(), value.into());
         self
     }
 
-    /// One more key of its config entry, such as `timeoutMs`.
+    /// Adds a key to its config entry, such as `timeoutMs`.
     #[must_use]
     pub fn setting(mut self, key: &str, value: Value) -> Self {
         self.settings.insert(key.to_owned(), value);
@@ -89,7 +89,7 @@ impl Server {
 }
 
 impl Workspace {
-    /// An empty one.
+    /// An empty workspace.
     pub fn new() -> Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix("metamcp-test-")
@@ -131,25 +131,24 @@ impl Workspace {
         self
     }
 
-    /// Takes a server out of the config again.
+    /// Removes a server from the config.
     pub fn remove(&mut self, name: &str) -> &mut Self {
         self.servers.remove(name);
         self
     }
 
-    /// Adds a server to the config by its whole entry, such as one with a `url`.
+    /// Adds a server with its whole config entry, such as one with a `url`.
     pub fn entry(&mut self, name: &str, entry: Value) -> &mut Self {
         self.servers.insert(name.to_owned(), entry);
         self
     }
 
-    /// Sets a key at the top of the config, such as `pool`.
+    /// Sets a top-level key of the config, such as `pool`.
     pub fn setting(&mut self, key: &str, value: Value) -> &mut Self {
         self.settings.insert(key.to_owned(), value);
         self
     }
 
-    /// The user's home.
     pub fn home(&self) -> PathBuf {
         self.directory.path().join("home")
     }
@@ -159,22 +158,22 @@ impl Workspace {
         self.directory.path().join("project")
     }
 
-    /// The value of the mark all its processes carry.
+    /// The mark carried by all its processes.
     pub fn mark(&self) -> &str {
         &self.mark
     }
 
-    /// What the server of this name really did.
+    /// What this server really did.
     pub fn journal(&self, name: &str) -> Journal {
         Journal::at(self.directory.path().join("journals").join(name))
     }
 
-    /// A path for whatever else a test needs to write.
+    /// A path for any other file a test needs.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// Writes the config as it is now and gives its path.
+    /// Writes the current config and returns its path.
     pub fn write_config(&self) -> Result<PathBuf> {
         let path = self.project().join(".mcp.json");
         let mut config = self.settings.clone();
@@ -184,14 +183,14 @@ impl Workspace {
         Ok(path)
     }
 
-    /// Writes the config and gives a command for `program` in this home and project, with nothing of ours around it.
+    /// Writes the config and returns a command for `program` in this home and project, with a clean environment.
     pub fn command(&self, program: &Path) -> Result<Command> {
         let config = self.write_config()?;
         let mut command = Command::new(program);
         command
             .current_dir(self.project())
             .env_clear()
-            // Found and not named, the file would have to be approved first.
+            // A discovered file, unlike a named one, would need approval first.
             .env("METAMCP_CONFIG", config)
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.home())
@@ -201,12 +200,12 @@ impl Workspace {
         Ok(command)
     }
 
-    /// Every living process of this test: the gateway, what stands between it and its children, and all they started.
+    /// Every running process of this test: the gateway, its shims, its children, and all they started.
     pub fn processes(&self) -> Vec<Process> {
         census::of_test(&self.mark, self.directory.path())
     }
 
-    /// Every living process of a program, wherever it was started from.
+    /// Every running process of a program, wherever it was started from.
     pub fn processes_of(&self, program: &Path) -> Vec<Process> {
         let mut processes = self.processes();
         processes.retain(|process| {
@@ -215,7 +214,7 @@ impl Workspace {
         processes
     }
 
-    /// Waits until no process of this test lives, and names those that do at the deadline.
+    /// Waits until no process of this test is running, and returns those that are at the deadline.
     pub fn survivors(&self, deadline: Duration) -> Vec<Process> {
         let mut alive = Vec::new();
         eventually(deadline, || {
@@ -228,7 +227,7 @@ impl Workspace {
 
 impl Drop for Workspace {
     fn drop(&mut self) {
-        // Again and again, because what is being killed may be starting more.
+        // Repeatedly, because a process being killed may be starting more.
         eventually(LAST_WAIT, || {
             let alive = self.processes();
             census::kill_all(&alive);

@@ -37,7 +37,7 @@ use insta::assert_snapshot;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A folder with a project and a home, and nothing of the machine's own environment.
+/// A folder with a project and a home, and a clean environment.
 pub(crate) struct Shell {
     root: TempDir,
 }
@@ -51,7 +51,7 @@ impl Shell {
         Self { root }
     }
 
-    /// With the user's own file.
+    /// With a user config.
     pub(crate) fn with_config(text: &str) -> Self {
         let shell = Self::new();
         shell.write("user/.metamcp/mcp.json", text);
@@ -64,7 +64,7 @@ impl Shell {
         std::fs::write(path, text).expect("a writable folder");
     }
 
-    /// Puts a program into the folder that is all of `PATH` from now on.
+    /// Installs a program into the folder that is all of `PATH`.
     pub(crate) fn program(&self, name: &str, text: &str) {
         let path = format!("bin/{name}");
         self.write(&path, text);
@@ -107,7 +107,7 @@ impl Shell {
         command
     }
 
-    /// Exit code, stdout and stderr, with the folder of this test named `ROOT`.
+    /// Exit code, stdout and stderr, with the test's folder replaced by `ROOT`.
     pub(crate) fn told(&self, arguments: &[&str]) -> String {
         let Output { status, stdout, stderr } = self.run(arguments);
         let root = self.root.path().canonicalize().expect("it exists").display().to_string();

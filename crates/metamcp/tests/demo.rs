@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-/// Runs the program to its end, with its temporary files in `temporary`.
+/// Runs the program until it exits, with its temporary files in `temporary`.
 fn metamcp(arguments: &[&str], temporary: &Path, input: &str) -> io::Result<Output> {
     let mut child = Command::new(env!("CARGO_BIN_EXE_metamcp"))
         .args(arguments)

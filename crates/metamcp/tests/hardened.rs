@@ -1,4 +1,4 @@
-//! The profile `hardened`, in builds that have it: the same scripts, the same limits, one wall more.
+//! The profile `hardened`, in builds that have it: the same scripts, the same limits, one more sandbox layer.
 #![expect(
     clippy::unwrap_used,
     reason = "the whole binary is a test, which clippy cannot see outside test functions"
@@ -10,7 +10,7 @@ use std::time::Duration;
 use metamcp_testkit::{Client, Workspace, chaos_server};
 use serde_json::{Value, json};
 
-/// Past this something hangs.
+/// A longer wait means a hang.
 const HUNG: Duration = Duration::from_secs(120);
 
 fn run(client: &Client, code: &str) -> Value {

@@ -1,4 +1,4 @@
-//! Search as a person uses it: the reasons for a hit, vectors from an API and without it, and measuring.
+//! Search as a person uses it: explanations of a hit, embeddings from an API and without it, and evaluation.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -75,7 +75,7 @@ fn vectors_of_an_api_decide_and_are_remembered() {
     let asked = std::thread::spawn(move || serve(&listener));
     let arguments =
         ["--search", "embedding", "--embedding-url", &url, "--embedding-model", "tiny", "search"];
-    // The API finds `blob` nearest to everything, so it comes first although the words say otherwise.
+    // The API ranks `blob` nearest to everything, so it comes first although the keywords differ.
     let found = read(&workspace, &[&arguments[..], &["bytes or text", "--json"]].concat());
     assert_eq!(found["tools"][0]["tool"], "blob", "{found:#}");
     assert_eq!(found["note"], Value::Null);
@@ -92,7 +92,8 @@ fn vectors_of_an_api_decide_and_are_remembered() {
     assert!(workspace.home().join(".metamcp/catalog.db").exists());
 }
 
-/// Words that no tool has: the vectors know better, with the strategy for any API as with a stand-in for Voyage's form.
+/// Keywords that no tool has: the embeddings match anyway, with the strategy for any API as with a stand-in for
+/// Voyage's format.
 #[test]
 fn a_query_whose_words_match_nothing_is_answered_by_the_nearest() {
     let workspace = workspace();
@@ -116,7 +117,7 @@ fn a_query_whose_words_match_nothing_is_answered_by_the_nearest() {
     asked.join().expect("it runs");
 }
 
-/// Answers until a text says stop; gives back all texts.
+/// Responds until a text says stop; returns all texts.
 fn serve(listener: &TcpListener) -> Vec<String> {
     let mut seen = Vec::new();
     while !seen.iter().any(|text: &String| text.starts_with("stop")) {

@@ -1,5 +1,5 @@
-//! Learning from use, with a real gateway: what is called after a search ranks higher in the next run, unless that is
-//! switched off or forgotten.
+//! Learning from usage history, with a real gateway: what is called after a search ranks higher in the next run,
+//! unless that is disabled or cleared.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,18 +7,18 @@ use std::time::Duration;
 use metamcp_testkit::{Client, Workspace, echo_server};
 use serde_json::{Value, json};
 
-/// Past this something hangs.
+/// A longer wait means a hang.
 const HUNG: Duration = Duration::from_mins(1);
 
 const QUERY: &str = "give some text back";
 
-/// Three servers with the same tools, so that only habit can tell them apart.
+/// Three servers with the same tools, so that only usage history can rank them.
 fn workspace() -> Workspace {
     let mut workspace = Workspace::new().expect("it runs");
     for name in ["alpha", "beta", "gamma"] {
         workspace.server(name, echo_server());
     }
-    // What a server is called shall not matter, and all of them shall be listed by the first search.
+    // A server's name must not matter, and the first search must list all of them.
     workspace.setting("timeouts", json!({ "discoverBudgetMs": 60_000 }));
     workspace.setting("search", json!({ "strategy": "bm25" }));
     workspace
@@ -32,7 +32,7 @@ fn gateway(workspace: &Workspace, arguments: &[&str]) -> Client {
     client
 }
 
-/// The servers whose `echo` was found, best first.
+/// The servers whose `echo` was found, best match first.
 fn search(client: &Client) -> Vec<String> {
     let id = client.call_tool("mcp_discover", &json!({ "query": QUERY })).expect("it runs");
     let answer = client.wait(id, HUNG).expect("it runs");
@@ -126,7 +126,7 @@ fn calls_that_fail_do_not_lift_a_tool() {
     let workspace = workspace();
     let client = gateway(&workspace, &[]);
     search(&client);
-    // A tool that does not exist, and arguments that do not fit, are refused before the server.
+    // A tool that does not exist and invalid arguments are rejected before the server is contacted.
     client.mcp_call_now("gamma", "nothing", &json!({}), HUNG).unwrap();
     client.mcp_call_now("gamma", "echo", &json!({ "text": 5 }), HUNG).unwrap();
     end(client);

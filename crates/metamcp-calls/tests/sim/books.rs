@@ -1,4 +1,4 @@
-//! The books the world keeps of servers, processes and callers, beside those of the dispatch.
+//! The simulator's own records of servers, processes and callers, independent of the dispatch.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use metamcp_types::moment::Moment;
 
 use crate::plan::ServerPlan;
 
-/// A broken promise, told in words.
+/// An error is a broken invariant, as text.
 pub(crate) type Check = Result<(), String>;
 
 macro_rules! ensure {
@@ -24,7 +24,7 @@ macro_rules! ensure {
 }
 pub(crate) use ensure;
 
-/// Things a run may come by. Together the runs have to come by all of them, or they prove less than they say.
+/// Coverage points of a run. Together the runs have to reach all of them, or they prove less than they claim.
 const SIGHTS: [&str; 37] = [
     "answered",
     "answered with an error",
@@ -65,7 +65,7 @@ const SIGHTS: [&str; 37] = [
     "stopped for longer than a call may take",
 ];
 
-/// Which of them a run came by.
+/// The coverage points a run has reached.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sights(u64);
 
@@ -85,13 +85,13 @@ impl Sights {
     }
 }
 
-/// What was to be seen after the last step.
+/// The observed state after the last step.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) line: Vec<(ServerId, Moment)>,
     pub(crate) phases: Vec<Phase>,
     pub(crate) count: usize,
-    /// Where connections and breakers stand by the changes that were reported, and by nothing else.
+    /// The states of connections and breakers, derived only from the reported changes.
     pub(crate) reported_states: HashMap<ConnId, State>,
     pub(crate) reported_phases: HashMap<ServerId, Phase>,
 }
@@ -102,21 +102,21 @@ pub(crate) struct Server {
     pub(crate) removed: bool,
     /// The process that gets its new calls.
     pub(crate) attached: Option<usize>,
-    /// Its open calls that are on no process.
+    /// Its open calls that have no process.
     pub(crate) waiting: usize,
     pub(crate) starts: Vec<Moment>,
-    /// A start is due although nobody waits: for a listing, or as the one restart a crash earns.
+    /// A start is due although nobody waits: for a listing, or as the one restart after a crash.
     pub(crate) due: bool,
-    /// The pause after a start that failed for good.
+    /// The backoff after a start that failed for good.
     pub(crate) not_before: Moment,
     pub(crate) crashes: u32,
     pub(crate) last_crash: Moment,
-    /// Its last crash was charged to nobody yet.
+    /// Its last crash was not charged to the breaker yet.
     pub(crate) owed: bool,
-    /// Moves with every change of the breaker's phase.
+    /// Incremented with every change of the breaker's phase.
     pub(crate) epoch: u64,
     pub(crate) processes: u64,
-    /// The arrival of the last call that was sent for the first time.
+    /// The arrival order of the last call that was sent for the first time.
     pub(crate) last_first: u64,
     pub(crate) list_due: bool,
 }
@@ -125,7 +125,7 @@ pub(crate) struct Server {
 pub(crate) enum Stage {
     Starting,
     Ready,
-    /// The dispatch knows that it broke.
+    /// The dispatch knows that it failed.
     Lost,
     Gone,
 }
@@ -136,14 +136,14 @@ pub(crate) struct Process {
     pub(crate) server: usize,
     pub(crate) born: Moment,
     pub(crate) stage: Stage,
-    /// It was told to go.
+    /// The dispatch has ordered it to stop.
     pub(crate) told: bool,
-    /// It has ended by itself, whether anybody knows or not.
+    /// It has exited by itself, whether the dispatch knows or not.
     pub(crate) dead: bool,
     pub(crate) hung: bool,
     pub(crate) calls: u32,
     pub(crate) listings: u32,
-    /// Until when it may show that it lives, while it is asked.
+    /// The deadline of a liveness probe, while one is pending.
     pub(crate) probed: Option<Moment>,
     /// The configuration it was started with.
     pub(crate) policy: ServerPolicy,
@@ -160,43 +160,43 @@ pub(crate) struct Caller {
     pub(crate) order: u64,
     pub(crate) call: Option<CallId>,
     pub(crate) ended: Option<Moment>,
-    /// The process it was sent to, while it is waited for there.
+    /// The process it was sent to, while its response is pending.
     pub(crate) on: Option<usize>,
     pub(crate) sends: u32,
-    /// Its process was told that nobody waits any more.
+    /// Its process was notified of the cancellation.
     pub(crate) abandoned: bool,
-    /// Whether the server may have seen the last sending, and any.
+    /// Whether the server may have seen the last attempt, and any attempt.
     pub(crate) wrote_last: bool,
     pub(crate) wrote: bool,
     pub(crate) ran: u32,
-    /// It was told that it was not sent.
+    /// The caller got an error saying that the call was not sent.
     pub(crate) said_unsent: bool,
     pub(crate) answered: bool,
     pub(crate) agreed: Moment,
     pub(crate) deadline: Moment,
     pub(crate) cap: Moment,
-    /// What the breaker gave it.
+    /// The breaker's permit: its epoch and whether it is the probe.
     pub(crate) epoch: u64,
     pub(crate) probe: bool,
 }
 
-/// How a call ended, as far as the breaker may care.
+/// How a call ended, as far as it matters to the breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Answered {
         error: bool,
     },
-    /// Its server failed it: unavailable, or the outcome is unknown.
+    /// The server failed: unavailable, or the outcome is unknown.
     Failed,
     /// It timed out on a process.
     TimedOut,
-    /// It timed out while it waited, having been sent before.
+    /// It timed out in the queue, having been sent before.
     TimedOutAgain,
-    /// Nothing was learnt.
+    /// No information about the server.
     Neutral,
 }
 
-/// What was just done to the dispatch.
+/// The last input to the dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Arrive(u32),
@@ -212,7 +212,7 @@ pub(crate) enum Step {
     Listed(usize),
     Answered(u32),
     Tick,
-    /// A tick nobody asked for.
+    /// A tick that the dispatch did not request.
     Nosy,
     Add,
     Change(usize),
@@ -220,7 +220,7 @@ pub(crate) enum Step {
     Wake(usize),
     Stop,
     StopNow,
-    /// Something that must not change anything.
+    /// An input that must not change anything.
     Nothing,
 }
 
@@ -243,7 +243,7 @@ impl PartialOrd for Queued {
     }
 }
 
-/// What will happen, if nothing comes between. The first number is a process, the others a caller and a sending.
+/// A scheduled event. The first number is a process, the others a caller and an attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Arrive(u32),
@@ -257,12 +257,12 @@ pub(crate) enum Event {
     StrayListed(ConnId),
     Runs(usize, u32),
     Replies(usize, u32, u32, bool),
-    /// It shows that it lives.
+    /// It shows activity, which answers a pending liveness probe.
     Lives(usize),
     Progresses(usize, u32, u32),
     Pauses(usize, u32, u32),
     Resumes(usize, u32, u32),
-    /// It answers a call that was never sent to it.
+    /// It sends a response to a call that was never sent to it.
     Intrudes(usize),
     Gone(usize),
     Act(usize),
@@ -274,14 +274,14 @@ pub(crate) fn server_id(number: usize) -> ServerId {
 }
 
 impl Process {
-    /// Requests it has to answer.
+    /// Requests it has yet to answer.
     pub(crate) fn work(&self) -> u32 {
         self.calls + self.listings + u32::from(self.probed.is_some())
     }
 }
 
 impl Server {
-    /// The first crash in ten minutes earns a restart, and every one of a vital server.
+    /// The first crash in ten minutes triggers a restart, and every crash of a vital server.
     pub(crate) fn crashed(&mut self, now: Moment) {
         if now.since(self.last_crash) >= Duration::from_mins(10) {
             self.crashes = 0;

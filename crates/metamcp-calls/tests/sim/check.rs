@@ -1,4 +1,4 @@
-//! What has to hold after every step, and what has to hold when the storm is over.
+//! Invariants that hold after every step, and those that hold once the faults have stopped.
 
 use std::mem::discriminant;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::plan::CallerPlan;
 use crate::world::World;
 
 impl World {
-    /// The whole of a run: the storm, the calm after it, and the end.
+    /// A complete run: the phase with faults, the calm phase after it, and shutdown.
     pub(crate) fn run(&mut self) -> Check {
         self.drive(None)?;
         self.check_calm()?;
@@ -69,7 +69,7 @@ impl World {
         Ok(())
     }
 
-    /// The line is served in order, within the bounds.
+    /// The queue is served in order, within the limits.
     fn check_line(&mut self, step: Step) -> Check {
         let pool = self.dispatch.pool();
         let limits = pool.limits();
@@ -77,7 +77,7 @@ impl World {
         let stays = |place: &(pool::ServerId, Moment)| {
             pool.waits_since(place.0).is_some_and(|since| since == place.1)
         };
-        // One that stays where it was bars all behind it, in the old line and new ones.
+        // A server that keeps its place in the queue blocks all behind it, including new ones.
         let barred = before.iter().position(stays).unwrap_or(before.len());
         let mut count = self.seen.count;
         let mut last = None;
@@ -138,7 +138,7 @@ impl World {
         Ok(())
     }
 
-    /// Whoever only listens to the changes knows where every connection and every breaker stands.
+    /// An observer of the change notifications alone knows the state of every connection and every breaker.
     fn check_changes(&mut self) -> Check {
         let same = |one: &State, other: &State| discriminant(one) == discriminant(other);
         let (states, phases) = (&mut self.seen.reported_states, &mut self.seen.reported_phases);
@@ -188,7 +188,7 @@ impl World {
         Ok(())
     }
 
-    /// Every slot has its process and every process its slot, and both agree on what it does.
+    /// Every slot has its process and every process its slot, and both agree on the state.
     fn check_slots(&self) -> Check {
         let pool = self.dispatch.pool();
         ensure!(
@@ -265,7 +265,7 @@ impl World {
         self.check_breaker(step, number, view.breaker)
     }
 
-    /// A driver that ticks when asked, and only then, misses nothing.
+    /// A driver that ticks when requested, and only then, misses nothing.
     fn check_wake(&self, step: Step) -> Check {
         let wake = self.dispatch.wake();
         let deadlines = self
@@ -290,8 +290,8 @@ impl World {
             step != Step::Tick || first > self.now,
             "a tick left something undone that was due at {first:?}"
         );
-        // What a step makes possible it does itself. After a start two things are left to a tick: one above the minimum
-        // that is idle too long, and the next slot of the reserve.
+        // A step does at once whatever it makes possible. After a start two things are left to a tick: closing a
+        // connection above the minimum that was idle too long, and opening the next slot of the reserve.
         ensure!(
             wake > self.now || self.wake_before <= self.now || !self.granted.is_empty(),
             "{step:?} left something to do at once"
@@ -301,7 +301,7 @@ impl World {
 
     // -- when the storm is over --
 
-    /// All calls ended, each in its time, and everything is at rest.
+    /// All calls ended, each in time, and the system is idle.
     fn check_calm(&mut self) -> Check {
         let limits = self.plan.limits;
         let longest = self.callers.iter().map(|caller| caller.timeout).max().unwrap_or_default();
@@ -324,12 +324,12 @@ impl World {
             self.resent,
             self.let_in
         );
-        // Listings and deaths may still be under way, and starts that hang.
+        // Listings and exits may still be in progress, and starts that hang.
         self.drive(Some(self.now + limits.install_timeout + Duration::from_secs(36)))?;
         for (_, slot) in self.dispatch.pool().all() {
             ensure!(slot.state == State::Idle, "not at rest: {slot:?}");
         }
-        // A listing that is wanted has no deadline, and may wait for a slot that never comes.
+        // A requested listing has no deadline, and may wait for a slot that never becomes free.
         ensure!(
             self.dispatch.pool().line().next().is_none() || self.is_hoarded(),
             "the line is not empty"
@@ -337,7 +337,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether servers that are to be kept have all the slots: then others wait in vain, as configured.
+    /// Whether keep-alive servers occupy all slots: then others wait in vain, as configured.
     fn is_hoarded(&self) -> bool {
         let kept = |process: &&usize| self.processes[**process].policy.keep == Keep::Alive;
         self.alive.iter().filter(kept).count() >= self.plan.limits.pool.size
@@ -350,7 +350,7 @@ impl World {
             self.servers.iter().map(|server| server.plan.policy.timeout).max().unwrap_or_default();
         let pause = limits.breaker_cooldown * 2 + limits.install_timeout + longest;
         self.drive(Some(self.now + pause + Duration::from_secs(40)))?;
-        // In a crowd a few will do.
+        // With many servers a sample is enough.
         let every = 1 + self.servers.len() / 16;
         for number in (0..self.servers.len()).step_by(every) {
             if self.servers[number].removed {
@@ -374,7 +374,7 @@ impl World {
         Ok(())
     }
 
-    /// Idle connections go, except those that are to be kept.
+    /// Idle connections are closed, except those with keep-alive.
     fn check_sweep(&mut self) -> Check {
         let limits = self.plan.limits.pool;
         let own = self.servers.iter().filter_map(|server| server.plan.policy.idle_timeout).max();
@@ -394,7 +394,7 @@ impl World {
         Ok(())
     }
 
-    /// The last word leaves nothing behind.
+    /// Shutdown leaves nothing behind.
     fn check_end(&mut self) -> Check {
         self.stop(true)?;
         self.drive(None)?;

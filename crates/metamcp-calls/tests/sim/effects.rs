@@ -1,4 +1,4 @@
-//! Carries out what the dispatch asks for, as the engine would, and enters it in the books of the world.
+//! Carries out the effects the dispatch requests, as the engine would, and updates the simulator's records.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::plan::{CALL, PROCESS};
 use crate::rng::Rng;
 use crate::world::World;
 
-/// How long the engine lets a listing take.
+/// The engine's timeout for a listing.
 const LIST_TIMEOUT: Duration = Duration::from_secs(15);
 
 impl World {
-    /// Carries out what the dispatch asked for in a step, then looks whether everything still holds.
+    /// Carries out the effects of a step, then checks all invariants.
     pub(crate) fn settle(&mut self, step: Step) -> Check {
         self.note(step);
         if step == Step::Tick {
@@ -100,7 +100,7 @@ impl World {
                 ensure!(!busy || step == Step::StopNow, "told to go while at work: {life:?}");
                 life.told = true;
                 if life.stage == Stage::Starting && mode == CloseMode::Immediate {
-                    // The dispatch gave it up by itself.
+                    // The dispatch gave up on it by itself.
                     life.stage = Stage::Lost;
                     ensure!(self.now >= life.start_deadline, "given up too early: {life:?}");
                     self.may_pass = false;
@@ -111,7 +111,7 @@ impl World {
                 let server = &mut self.servers[life.server];
                 if server.attached == Some(process) {
                     if mode == CloseMode::Graceful {
-                        // Closed as we wished: no sign of a crash loop.
+                        // Closed on our order: no sign of a crash loop.
                         server.starts.pop();
                     }
                     server.attached = None;
@@ -197,7 +197,7 @@ impl World {
         Ok(())
     }
 
-    /// Those that showed no life in time get nothing new from now on.
+    /// Processes that missed their liveness probe get no new calls from now on.
     fn give_up_the_deaf(&mut self) {
         for &process in &self.alive {
             let life = &mut self.processes[process];
@@ -227,7 +227,7 @@ impl World {
     fn send(&mut self, conn: ConnId, call: CallId) -> Check {
         let process = self.on(conn)?;
         let Some(&number) = self.dispatch.payload(call) else {
-            // It ended in the same step, after it was sent.
+            // It was stopped in the same step in which the call was sent.
             return Err("sent and ended in one step".into());
         };
         let server = self.processes[process].server;
@@ -294,7 +294,7 @@ impl World {
                     reply += asks * 2;
                 }
                 self.after(reply, Event::Replies(process, number, sending, error));
-                // A second answer, and one after its death, must not find anybody.
+                // A second response, and one after its death, must not reach anybody.
                 if rng.chance(50) {
                     self.after(reply, Event::Replies(process, number, sending, error));
                 }
@@ -329,7 +329,7 @@ impl World {
         Ok(())
     }
 
-    /// A caller is told that its call ended without an answer.
+    /// A caller's call ends without a response.
     fn told(&mut self, step: Step, number: u32, error: &DispatchError) -> Check {
         let caller = &mut self.callers[number as usize];
         let server = &self.servers[caller.server];
@@ -391,7 +391,8 @@ impl World {
         let waiting = caller.on.is_none();
         let again = caller.sends > 0;
         let end = match error {
-            // A deaf process is replaced because of a call that timed out, which was charged; who waits is not charged again.
+            // An unresponsive process is replaced because of a call that timed out, which was charged; waiting calls
+            // are not charged again.
             DispatchError::CrashLoop { .. } | DispatchError::Paused { .. } if self.ticking => {
                 End::Neutral
             }
@@ -400,7 +401,7 @@ impl World {
             | DispatchError::Refused { .. }
             | DispatchError::OutcomeUnknown { .. }
             | DispatchError::CrashLoop { .. } => End::Failed,
-            // What a process that was replaced still owes is not held against the one in its place.
+            // Pending calls of a replaced process do not count against its replacement.
             DispatchError::TimedOut { .. } if caller.on.is_some() && caller.on != attached => {
                 End::Neutral
             }
@@ -438,7 +439,7 @@ impl World {
         });
         let caller = &mut self.callers[number as usize];
         if caller.call.is_none() {
-            // Refused at the door.
+            // Rejected on arrival.
             ensure!(caller.ended.is_none(), "ended twice: {caller:?}");
             caller.ended = Some(self.now);
             return Ok(());
@@ -456,7 +457,7 @@ impl World {
         Ok(())
     }
 
-    /// The process on a connection of which something is left.
+    /// The process on a connection that has not exited yet.
     pub(crate) fn on(&self, conn: ConnId) -> Result<usize, String> {
         let found = self.alive.iter().find(|&&process| self.processes[process].conn == conn);
         found.copied().ok_or_else(|| format!("there is no process on {conn:?}"))

@@ -1,4 +1,4 @@
-//! What becomes of one process and of one call on it, drawn when it begins.
+//! The fate of one process and of one call on it, drawn when it begins.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(crate) enum Start {
     Ready {
         after: Duration,
     },
-    /// It shows life every so often before it is ready.
+    /// It shows activity at intervals before it is ready.
     Slow {
         every: Duration,
         signs: u64,
@@ -33,16 +33,16 @@ pub(crate) enum Fate {
         ran: Duration,
         reply: Duration,
         error: bool,
-        /// It shows progress so often before.
+        /// How many progress notifications it sends before.
         progress: u64,
-        /// It asks the client something before, and waits so long.
+        /// It sends a server request before, and waits this long.
         asks: Option<Duration>,
-        /// And then the process dies.
+        /// The process dies afterwards.
         last: bool,
     },
-    /// It is not answered, though it may run.
+    /// It gets no response, though it may run.
     Hangs { ran: Option<Duration> },
-    /// The process dies over it.
+    /// The process dies during the call.
     Dies { after: Duration, written: bool, ran: bool },
     /// The process stops reading in the middle of it, and is given up.
     Stalls { after: Duration },
@@ -118,7 +118,7 @@ pub(crate) fn of_call(rng: &mut Rng, behaviour: &Behaviour, calm: bool) -> Fate 
     usual
 }
 
-/// How long a process takes to go once it was told to.
+/// How long a process takes to exit once it was ordered to stop.
 pub(crate) fn of_end(rng: &mut Rng, behaviour: &Behaviour, calm: bool) -> Duration {
     if !calm && rng.chance(behaviour.slow_death) {
         return if rng.chance(900) { rng.span(50, 1550) } else { rng.span(1550, 15_000) };

@@ -1,5 +1,5 @@
-//! What a seed decides before a run begins: the gateway's settings, its servers and their vices, the callers,
-//! and what the operator does meanwhile.
+//! What a seed determines before a run begins: the gateway's settings, its servers and their faults, the callers, and
+//! the operator's actions.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use metamcp_types::moment::Moment;
 
 use crate::rng::Rng;
 
-/// Kinds of things that have a generator of their own.
+/// Entities with a random generator of their own.
 pub(crate) const PLAN: u64 = 1;
 pub(crate) const SERVER: u64 = 2;
 pub(crate) const CALLER: u64 = 3;
 pub(crate) const PROCESS: u64 = 4;
 pub(crate) const CALL: u64 = 5;
 
-/// How a run is cut down; the whole run by default.
+/// How a run is shrunk; the whole run by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
-    /// Callers that come at all.
+    /// Number of callers that arrive at all.
     pub(crate) callers: usize,
-    /// Things the operator does at all.
+    /// Number of operator actions that happen at all.
     pub(crate) actions: usize,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Plan {
     pub(crate) servers: Vec<ServerPlan>,
     pub(crate) callers: Vec<CallerPlan>,
     pub(crate) actions: Vec<(Moment, Action)>,
-    /// From here on nothing breaks any more.
+    /// From here on no more faults are injected.
     pub(crate) calm_at: Moment,
     pub(crate) driver: Driver,
 }
@@ -47,7 +47,7 @@ pub(crate) struct ServerPlan {
     pub(crate) behaviour: Behaviour,
 }
 
-/// How often a server does what, in thousandths, and how fast it is.
+/// Probabilities of a server's faults, in thousandths, and its speed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Behaviour {
     pub(crate) start_fails: u32,
@@ -68,11 +68,11 @@ pub(crate) struct CallerPlan {
     pub(crate) server: usize,
     pub(crate) harmless: bool,
     pub(crate) timeout: Option<Duration>,
-    /// After how long it calls the call off.
+    /// After how long it cancels the call.
     pub(crate) patience: Option<Duration>,
 }
 
-/// What the operator, or the engine of its own accord, does.
+/// An action of the operator, or of the engine on its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Action {
     Add(ServerPlan),
@@ -80,23 +80,23 @@ pub(crate) enum Action {
     Remove(usize),
     ListAgain(usize),
     WakeServer(usize),
-    /// The machine sleeps: the clock jumps and nothing happened meanwhile.
+    /// The machine is suspended: the clock jumps and nothing happens meanwhile.
     Jump(Duration),
-    /// The gateway stands still for so long.
+    /// The gateway process is stopped for this long.
     Stopped(Duration),
     Jitter(u32),
     Stop,
     StopNow,
 }
 
-/// How the engine keeps time.
+/// How the engine schedules ticks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Driver {
     /// Ticks come late by up to this much; other events may come first.
     pub(crate) late: Duration,
-    /// At the same moment, whether the tick comes before the event.
+    /// Whether a tick comes before an event of the same moment.
     pub(crate) tick_first: bool,
-    /// How often it ticks although it was not asked to, in thousandths of the events.
+    /// How often it ticks without a request, in thousandths of the events.
     pub(crate) nosy: u32,
 }
 
@@ -143,7 +143,7 @@ impl Plan {
             .map(|n| server_plan(&mut Rng::of(seed, SERVER, n as u64), vice, defaults))
             .collect();
         let people = if crowd { rng.size(100, 400) } else { rng.span(2, 200).as_millis() as usize };
-        // From everybody at once to a call now and then.
+        // From everybody at once to an occasional call.
         let gap = rng.span(1, if defaults { 4000 } else { 400 });
         let length = (gap.as_millis() as u64 * people as u64).max(200);
         let calm_at = Moment::millis(length);
@@ -163,7 +163,7 @@ impl Plan {
 }
 
 fn server_plan(rng: &mut Rng, vice: u32, defaults: bool) -> ServerPlan {
-    // Servers differ: most have one vice or none, some have all.
+    // Servers differ: most have one fault or none, some have all.
     let mut often = |per_mille: u32| {
         if rng.chance(400) { per_mille * vice / 1000 } else { per_mille * vice / 10_000 }
     };
@@ -232,10 +232,10 @@ fn actions(
     let mut list: Vec<(Moment, Action)> = (0..count)
         .map(|_| {
             let at = Moment::millis(rng.below(length));
-            // Now and then one that was added meanwhile.
+            // Occasionally one that was added meanwhile.
             let which = rng.size(0, servers);
             if storm && rng.chance(800) {
-                // The configuration of the popular ones is written again and again.
+                // The configuration of the popular ones changes repeatedly.
                 let which = which.min(rng.size(0, servers)) / 2;
                 return (at, Action::Change(which, policy(rng, defaults)));
             }

@@ -1,4 +1,4 @@
-//! The pool's books told again with plain lists and no regard for speed, and operations at random on both.
+//! A naive model of the pool, with plain lists and no regard for speed, and random operations on both.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ struct Slot {
     server: ServerId,
     is: Is,
     since: Moment,
-    /// Counts up whenever a connection goes idle: the smallest is the least recently used.
+    /// Incremented whenever a connection becomes idle: the smallest is the least recently used.
     stamp: u64,
     keep: Keep,
     idle_timeout: Option<Duration>,
@@ -49,7 +49,7 @@ pub(crate) struct Model {
     stamp: u64,
 }
 
-/// An order before the pool has named the connection.
+/// An order before the pool has assigned the connection id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UnnamedOrder {
     Connect(ServerId),
@@ -82,7 +82,7 @@ impl Model {
         }
     }
 
-    /// Evicts until what stays and what waits fits, the least recently used first, never one that is to be kept.
+    /// Evicts until staying and waiting servers fit, the least recently used first, never one with keep-alive.
     fn make_room(&mut self, wishes: &mut Vec<UnnamedOrder>) {
         let mut missing = (self.staying() + self.line.len()).saturating_sub(self.limits.size);
         while missing > 0 {
@@ -95,7 +95,7 @@ impl Model {
         }
     }
 
-    /// `names` gives the connections of the grants, in order; made-up ones in a rehearsal.
+    /// `names` supplies the connection ids of the grants, in order; made-up ones in a dry run.
     fn pump(
         &mut self,
         now: Moment,
@@ -168,14 +168,14 @@ impl Model {
         }
     }
 
-    /// Whether the mere passing of time until `at` makes something happen.
+    /// Whether the mere passing of time until `at` triggers an action.
     fn would_act(&self, at: Moment) -> bool {
         let mut rehearsal = self.clone();
         let mut wishes = Vec::new();
         let nobody = self.slots.first().map(|slot| slot.conn);
         rehearsal.sweep(at, &mut wishes);
         if wishes.is_empty() {
-            // A name that is taken does no harm where nothing looks at it.
+            // An id that is already in use does no harm in a dry run.
             let mut names = || nobody.expect("a pool with a line and no slots would act at once");
             if !rehearsal.line.is_empty() && nobody.is_none() {
                 return true;
@@ -192,7 +192,7 @@ impl Model {
     }
 }
 
-/// Runs so many operations on both; the first difference is a panic that tells the history's end.
+/// Runs this many operations on both; panics at the first difference, with the end of the history.
 pub(crate) fn compare(seed: u64, operations: u64) {
     let mut rng = Rng::of(seed, 11, 0);
     let mut limits = some_limits(&mut rng);
@@ -204,7 +204,7 @@ pub(crate) fn compare(seed: u64, operations: u64) {
     let mut crowded = true;
     for number in 0..operations {
         if number % 100 == 0 {
-            // In a crowd nothing stays idle; with nobody waiting, idle ones gather.
+            // Under contention nothing stays idle; with nobody waiting, idle connections accumulate.
             crowded = rng.chance(500);
         }
         let server = ServerId(u32::try_from(rng.below(12)).expect("below twelve"));
@@ -241,7 +241,7 @@ pub(crate) fn compare(seed: u64, operations: u64) {
                 model.limits = limits;
             }
             (25..45, _) => {
-                // As the dispatch does it: what is overdue goes, then the line is served.
+                // As the dispatch does it: overdue connections are closed, then the queue is served.
                 pool.sweep(now, &mut orders);
                 pool.pump(now, &mut orders);
                 model.sweep(now, &mut wishes);
@@ -366,7 +366,7 @@ fn same(pool: &Pool, model: &Model, told: &dyn Fn() -> String) {
     }
 }
 
-/// Nothing happens before the deadline, and something does then.
+/// Nothing happens before the deadline, and something does at the deadline.
 fn check_deadline(pool: &Pool, model: &Model, now: Moment, told: &dyn Fn() -> String) {
     let deadline = pool.deadline(now);
     if deadline == Moment::NEVER {

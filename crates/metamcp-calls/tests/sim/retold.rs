@@ -1,4 +1,4 @@
-//! The breaker of each server told again in a few words, from what can be seen of it and how calls ended.
+//! A reference model of each server's circuit breaker, derived from observable state and the outcomes of calls.
 
 use metamcp_calls::breaker::Phase;
 use metamcp_calls::lifecycle::State;
@@ -48,8 +48,8 @@ impl World {
         Ok(())
     }
 
-    /// What the step should have done to a breaker, if it did that: its phase, its epoch, and whether a crash is left
-    /// that nobody has been charged with.
+    /// The expected effect of the step on a breaker: its phase, its epoch, and whether a crash is left that was not
+    /// charged yet. `None` if the observed phase contradicts it.
     fn retell(
         &self,
         step: Step,
@@ -60,7 +60,7 @@ impl World {
         let limits = &self.plan.limits;
         let server = &self.servers[number];
         let (mut phase, mut epoch) = (before, server.epoch);
-        // A fresh cooldown has a part left to chance, so it is taken as seen, within its bounds.
+        // A fresh cooldown includes jitter, so the observed value is used, within its bounds.
         let opened = match after {
             Phase::Open { until } => {
                 let least = self.now + limits.breaker_cooldown;
@@ -74,7 +74,7 @@ impl World {
             Step::Arrive(who) => {
                 self.callers[who as usize].server == number && !server.removed && !self.stopping
             }
-            // The breaker is asked only where a connection has to be opened.
+            // The breaker is consulted only where a connection has to be opened.
             Step::Wake(server) => server == number && after != before,
             Step::Change(server) => server == number,
             Step::Tick | Step::Nosy => true,
@@ -116,7 +116,8 @@ impl World {
         }
         // One crash and one failed start are one failure each, however many calls they end.
         let mut charge = match step {
-            // What a change let go says nothing about the new configuration; of a removed one nobody asks.
+            // Connections closed by a config change say nothing about the new configuration; a removed server's
+            // breaker does not matter.
             Step::Lost { attached, counts, .. } => counts && (attached || server.removed),
             Step::Tick => true,
             Step::Gone(process) => self.processes[process].server == number && server.owed,
@@ -174,7 +175,7 @@ impl World {
                 other => (other, epoch),
             };
         }
-        // A crash is owed from when all its calls wait to be sent again until one of them is, or is given up.
+        // A crash is pending from when all its calls wait for a retry until one of them is sent, or given up.
         match step {
             Step::Connected(process) if self.processes[process].server == number => owed = false,
             Step::Change(server) if server == number => owed = false,
@@ -195,14 +196,14 @@ impl World {
         (phase == after).then_some((phase, epoch, owed))
     }
 
-    /// Whether a server keeps its broken connection, to be started again.
+    /// Whether a server retains its failed connection, to be restarted.
     fn is_kept(&self, number: usize) -> bool {
         let view = self.dispatch.view(server_id(number));
         view.is_some_and(|view| view.state == Some(State::Failed))
     }
 
-    /// Whether this step ended a start for good that nobody waited for but a listing, and whether that counts: it
-    /// does like any other.
+    /// Whether this step ended a start for good that only a listing waited for, and whether that counts: it does like
+    /// any other.
     fn listing_start_failed(&self, number: usize) -> Option<bool> {
         let (_, counts) = self.start_failed.iter().find(|failed| failed.0 == number)?;
         let waited_for = |end: &&(u32, End)| {

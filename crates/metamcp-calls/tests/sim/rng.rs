@@ -1,5 +1,5 @@
-//! Chance, from a seed. Sixty-four bits of state are plenty for a few thousand draws, and the draws of one thing
-//! do not depend on how many another made, so that a smaller run stays like the larger one it was cut from.
+//! Seeded randomness. Sixty-four bits of state are plenty for a few thousand draws, and the draws of one entity do not
+//! depend on how many another made, so that a shrunk run stays similar to the original.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 pub(crate) struct Rng(u64);
 
 impl Rng {
-    /// The generator of one thing in a run: a server, a process, a caller.
+    /// The generator of one entity in a run: a server, a process, a caller.
     pub(crate) fn of(seed: u64, kind: u64, number: u64) -> Rng {
         let mut rng = Rng(seed ^ kind.wrapping_mul(0xD6E8_FEB8_6659_FD93) ^ number.rotate_left(32));
         rng.next();
@@ -23,7 +23,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`, which is not zero. The bias is of no importance here.
+    /// A number below `end`, which is not zero. The modulo bias does not matter here.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
@@ -46,7 +46,7 @@ impl Rng {
         of[self.size(0, of.len() - 1)]
     }
 
-    /// Between two numbers of milliseconds, short ones as likely as long ones.
+    /// A duration between two numbers of milliseconds, log-uniform: short ones are as likely as long ones.
     pub(crate) fn span(&mut self, low: u64, high: u64) -> Duration {
         let doublings = (high / low.max(1)).max(1).ilog2();
         let scale = low.max(1) << self.below(u64::from(doublings) + 1);

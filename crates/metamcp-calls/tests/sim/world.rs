@@ -1,5 +1,5 @@
-//! The world around a dispatch: processes that start, work, hang and die, callers, an operator, and a clock. What
-//! happens is told to the dispatch as the engine would; what comes of it is checked after every step.
+//! The simulated environment of a dispatch: processes that start, work, hang and die, callers, an operator, and a
+//! clock. Events are passed to the dispatch as the engine would; every step is checked.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,7 +20,7 @@ use crate::books::{
 use crate::plan::{Action, CallerPlan, Plan, ServerPlan};
 use crate::rng::Rng;
 
-/// One run may not take more steps than this; the longest honest ones take a tenth.
+/// Maximum steps of one run; the longest correct ones take a tenth.
 const STEPS: u64 = 200_000;
 
 #[derive(Debug)]
@@ -29,21 +29,21 @@ pub(crate) struct World {
     pub(crate) dispatch: Dispatch<u32>,
     pub(crate) effects: Effects<u32>,
     pub(crate) now: Moment,
-    /// What the engine's clock does to time in which the gateway is stopped.
+    /// How the engine's clock treats time in which the gateway is stopped.
     pub(crate) suspend_clock: SuspendAwareClock,
     pub(crate) heap: BinaryHeap<Reverse<Queued>>,
     pub(crate) sequence: u64,
     pub(crate) processes: Vec<Process>,
-    /// Processes of which something is left.
+    /// Processes that have not exited yet.
     pub(crate) alive: Vec<usize>,
     pub(crate) callers: Vec<Caller>,
-    /// Callers who have been let in and wait for an answer.
+    /// Callers that were admitted and wait for a response.
     pub(crate) open: Vec<u32>,
     pub(crate) servers: Vec<Server>,
     pub(crate) calm: bool,
     pub(crate) calm_since: Moment,
     pub(crate) stopping: bool,
-    /// Whether what is being carried out was decided by a tick.
+    /// Whether the current effects were decided by a tick.
     pub(crate) ticking: bool,
     pub(crate) chance: Rng,
     pub(crate) refused: Vec<u32>,
@@ -51,20 +51,20 @@ pub(crate) struct World {
     /// What happened in this step, for the checks after it.
     pub(crate) granted: Vec<(ServerId, bool)>,
     pub(crate) ended: Vec<(u32, End)>,
-    /// Callers that were on the process that was lost.
+    /// Callers whose call was on the lost process.
     pub(crate) lost_calls: Vec<u32>,
-    /// Servers whose start failed, and whether that counts.
+    /// Servers whose start failed, and whether that counts as a failure.
     pub(crate) start_failed: Vec<(usize, bool)>,
-    /// Whether a fresh process might do better, of the last start that failed.
+    /// Whether a retry with a fresh process might succeed, for the last failed start.
     pub(crate) may_pass: bool,
-    /// When the dispatch wanted to be woken before this step.
+    /// The wake-up time the dispatch requested before this step.
     pub(crate) wake_before: Moment,
     pub(crate) steps: u64,
-    /// Calls let in, and those sent again although they may have run.
+    /// Calls admitted, and calls replayed although they may have run.
     pub(crate) let_in: u64,
     pub(crate) resent: u64,
     pub(crate) sights: Sights,
-    /// Stands for the whole history: the same seed gives the same one.
+    /// A hash of the whole history: the same seed gives the same one.
     pub(crate) hash: u64,
     pub(crate) trace: Option<Vec<String>>,
 }
@@ -141,7 +141,7 @@ impl World {
         self.seen.phases.push(Phase::Normal { failures: 0 });
     }
 
-    /// A caller who comes at its time. Returns its number.
+    /// Schedules a caller. Returns its number.
     pub(crate) fn add_caller(&mut self, plan: CallerPlan) -> u32 {
         let number = u32::try_from(self.callers.len()).expect("a few hundred");
         self.callers.push(Caller {
@@ -182,7 +182,7 @@ impl World {
 
     // -- time --
 
-    /// Lets time pass: up to a moment, or until nothing is left to happen.
+    /// Advances time: up to a moment, or until no event is left.
     pub(crate) fn drive(&mut self, until: Option<Moment>) -> Check {
         loop {
             let event_at = self.heap.peek().map_or(Moment::NEVER, |next| next.0.at);
@@ -231,7 +231,7 @@ impl World {
         }
     }
 
-    /// When the engine ticks next: when it was asked to, or a little later.
+    /// When the engine ticks next: at the requested time, or a little later.
     fn tick_at(&self) -> Moment {
         let wake = self.dispatch.wake();
         let late = u64::try_from(self.plan.driver.late.as_micros()).unwrap_or(0);
@@ -309,7 +309,7 @@ impl World {
                 self.settle(Step::Listed(process))
             }
             Event::StrayListed(conn) => {
-                // The engine knows better than to end the listing of the process that came after.
+                // The engine does not end the listing of the successor process.
                 let listing = |&process: &usize| {
                     self.processes[process].conn == conn && self.processes[process].listings > 0
                 };
@@ -445,7 +445,7 @@ impl World {
         }
         life.stage = Stage::Ready;
         self.dispatch.connected(conn, self.now, &mut self.effects);
-        // It may have been told to go in the same moment; then nobody listens.
+        // It may have been ordered to stop in the same moment; then the event is ignored.
         let told = self.processes[process].told;
         self.settle(if told { Step::Nothing } else { Step::Connected(process) })
     }
@@ -475,7 +475,7 @@ impl World {
                 self.start_failed.push((server, counts));
             }
             if stage == Stage::Starting && !counts {
-                // It is well and only wants something first: such a start is none.
+                // The server is healthy and only needs something first: such a start does not count.
                 self.servers[server].starts.pop();
             } else if stage == Stage::Starting || busy {
                 self.servers[server].crashed(self.now);
@@ -544,7 +544,7 @@ impl World {
         self.settle(Step::Answered(number))
     }
 
-    /// The call of a sending that is still waited for.
+    /// The call of an attempt whose response is still pending.
     fn under_way(
         &mut self,
         process: usize,
@@ -639,11 +639,11 @@ impl World {
         }
     }
 
-    /// The gateway stands still while everybody else goes on: what they say meanwhile waits to be heard.
+    /// The gateway is stopped while everybody else continues: their messages are delivered afterwards.
     fn stopped(&mut self, length: Duration) -> Check {
         let before = self.now;
         let raw = self.suspend_clock.raw(before);
-        // It has looked all the time until now.
+        // The clock was read all the time until now.
         self.suspend_clock.sleeps_until(ClockReader::Calls, Moment::NEVER);
         self.suspend_clock.now(raw);
         self.suspend_clock
@@ -661,7 +661,7 @@ impl World {
         if sent.clone().any(|caller| length > caller.timeout) {
             self.sights.add("stopped for longer than a call may take");
         }
-        // One that is overdue is overdue with or without a pause.
+        // An overdue call is overdue with or without a pause.
         ensure!(
             sent.all(|caller| missed == Duration::ZERO || self.now <= caller.deadline.max(before)),
             "a pause of {length:?} took time from a call"

@@ -1,4 +1,4 @@
-//! Starting, talking, ending.
+//! Starting, exchanging messages, exiting.
 
 use metamcp_child::{Exit, SpawnError, Spec};
 

@@ -1,4 +1,4 @@
-//! Gateways that die, shims that are killed, trees that scatter.
+//! Gateways that die, shims that are killed, process trees that scatter.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -13,7 +13,7 @@ use crate::support::{
     until, within,
 };
 
-/// A gateway of its own, with `count` hostile servers running. The words are how it holds them.
+/// A separate gateway with `count` hostile servers running, and its first line of output: the containment in use.
 fn host(
     tier: &str,
     behaviour: &str,
@@ -35,7 +35,7 @@ fn host(
     (host, ready.trim().to_owned())
 }
 
-/// Kills a gateway and says how long its trees lived on.
+/// Kills a gateway and returns how long its process trees lived on.
 fn murder(mut host: Child, mark: &str) -> Duration {
     let began = Instant::now();
     host.kill().expect("a host that does what it is told");
@@ -68,7 +68,7 @@ fn nothing_survives_a_killed_gateway_with_namespaces() {
     murders("namespace", 10, None);
 }
 
-/// Root exercises the way of ordinary users too; an ordinary user just has it.
+/// Root also exercises the containment of ordinary users; an ordinary user gets it anyway.
 #[test]
 fn an_ordinary_user_is_contained_as_well() {
     let nobody = nix::unistd::geteuid().is_root().then_some(65534);
@@ -87,7 +87,7 @@ fn an_ordinary_user_is_contained_as_well() {
     }
 }
 
-/// The gateway dies while its children are being started: as soon as so many processes are there.
+/// The gateway dies while its children are being started: as soon as a given number of processes exists.
 #[test]
 fn nothing_survives_a_gateway_killed_at_any_instant() {
     for tier in ["shim", "namespace"] {
@@ -218,7 +218,7 @@ async fn orphans_are_reaped() {
     }
 }
 
-/// Also of the stages it took to start and of what died with its shim, in this very process.
+/// Includes zombies of the start-up stages and of what died with its shim, in this very process.
 #[tokio::test]
 async fn no_corpse_is_left_with_the_gateway() {
     let mark = mark();

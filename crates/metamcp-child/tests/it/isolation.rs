@@ -1,4 +1,4 @@
-//! What a server finds when it looks around.
+//! What a server can see of its environment.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ fn values<'a>(lines: &'a [String], prefix: &str) -> Vec<&'a str> {
 #[tokio::test]
 async fn only_three_descriptors_and_they_are_pipes() {
     for containment in BOTH {
-        // Something of ours that a careless start would hand on.
+        // A descriptor of ours that a careless start would leak.
         let leak = std::fs::File::open("/dev/zero").unwrap();
         nix::fcntl::fcntl(&leak, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))
             .unwrap();
@@ -72,7 +72,7 @@ async fn no_secret_on_a_command_line_and_none_in_the_shim() {
     }
 }
 
-/// Variables of the server that mean something to the loader mean nothing to the stage that becomes the server.
+/// Loader variables of the server have no effect on the stage that becomes the server.
 #[tokio::test]
 async fn its_variables_are_the_servers_alone() {
     for containment in BOTH {
@@ -97,7 +97,7 @@ async fn more_variables_than_a_pipe_holds_arrive() {
         spec.env = ["A", "B", "C", "D"].map(|name| (name.into(), long.as_str().into())).to_vec();
         let child = spawn(&spawner(containment), spec).await;
         assert_eq!(line(&child.stdout).await, "100000 100000 100000 100000");
-        // More than the kernel takes is told, and nothing waits.
+        // More than the kernel accepts is an error, and nothing hangs.
         let mut spec = crate::support::shell("echo up");
         spec.env = vec![("A".into(), "x".repeat(4_000_000).into())];
         let refused = within(spawner(containment).spawn(spec)).await;
@@ -116,7 +116,7 @@ async fn signals_limits_and_directory_are_in_order() {
         let lines = dumped(&child).await;
         let status = |name: &str| values(&lines, &format!("status {name}:\t"))[0].to_owned();
         assert_eq!(status("SigBlk"), "0000000000000000");
-        // Rust ignores SIGPIPE, and what is ignored would stay so. A C program shows what it got.
+        // Rust ignores SIGPIPE, which a child would inherit. A C program shows what it got.
         let spec = crate::support::spec("grep", &["SigIgn", "/proc/self/status"]);
         let child = spawn(&spawner(containment), spec).await;
         let ignored = line(&child.stdout).await;

@@ -1,5 +1,4 @@
-//! Real processes under real supervision. Everything waits for a fact with a deadline; nothing sleeps
-//! for a guess.
+//! Real processes under real supervision. Everything waits for a condition with a deadline; nothing sleeps for a guess.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]

@@ -47,7 +47,7 @@ async fn a_sandboxed_server_has_its_own_folder_and_nothing_of_the_users() {
             ("pair", "datagram".to_owned(), "denied"),
             ("pair", "raw".to_owned(), "denied"),
         ];
-        // Root may look at every process it sees; in a namespace that is its own.
+        // Root may inspect every process it sees; in a PID namespace it sees only its own.
         let mut tries = tries.to_vec();
         if containment == Containment::Namespace || !nix::unistd::geteuid().is_root() {
             tries.push(("read", format!("/proc/{gateway}/environ"), "denied"));
@@ -62,7 +62,7 @@ async fn a_sandboxed_server_has_its_own_folder_and_nothing_of_the_users() {
         let child = spawn(&spawner(containment), spec).await;
         for (verb, on, expected) in &tries {
             let said = line(&child.stdout).await;
-            // A process of another namespace is not even there.
+            // A process of another namespace does not exist at all.
             let said = said.replace("gone", "denied");
             assert_eq!(said, format!("{verb} {expected}"), "{on} with {containment:?}");
         }
@@ -87,7 +87,7 @@ async fn what_it_starts_is_in_the_same_sandbox_and_finds_a_home_of_its_own() {
     assert_eq!(line(&child.stdout).await, "no");
 }
 
-/// The loader does what these variables say before a program runs: here it would write a file where it wants to.
+/// The loader acts on these variables before a program runs: here it would write a file of its choice.
 #[tokio::test]
 async fn its_variables_do_nothing_before_the_sandbox_is_enforced() {
     for containment in BOTH {
@@ -97,7 +97,7 @@ async fn its_variables_do_nothing_before_the_sandbox_is_enforced() {
         spec.env = vec![("LD_DEBUG".into(), "all".into()), ("LD_DEBUG_OUTPUT".into(), trace)];
         spec.sandbox_policy = Some(behind(own.path()));
         let child = spawn(&spawner(containment), spec).await;
-        // Its own loader has them, and speaks where it may.
+        // Its own loader sees them, and writes where it may.
         assert!(rest(&child.stdout).await.ends_with(b"all\n"));
         let left: Vec<_> = std::fs::read_dir(users.path()).unwrap().flatten().collect();
         assert!(left.is_empty(), "{left:?} with {containment:?}");

@@ -1,4 +1,4 @@
-//! What the tests share: a spawner, a line from a child, a search for survivors.
+//! Shared by the tests: a spawner, a line from a child, a search for survivors.
 
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,10 +9,10 @@ use metamcp_child::{Child, Containment, ShimCommand, Spawner, Spec, Stdout};
 /// Long enough for a loaded machine; only a failing test waits this long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Both ways of holding a child; what holds for one holds for the other.
+/// Both containments; what is true for one is true for the other.
 pub(crate) const BOTH: [Containment; 2] = [Containment::Shim, Containment::Namespace];
 
-/// The binary with the shim and the habits.
+/// The binary with the shim and the misbehaving servers.
 pub(crate) const HOST: &str = env!("CARGO_BIN_EXE_child-host");
 
 pub(crate) fn spawner(containment: Containment) -> Spawner {
@@ -32,7 +32,7 @@ pub(crate) fn shell(script: &str) -> Spec {
     spec("sh", &["-c", script])
 }
 
-/// A word no other test has on its command lines.
+/// A string that no other test has on its command lines.
 pub(crate) fn mark() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("mark-{}-{}-end", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
@@ -46,7 +46,7 @@ pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.expect("an answer in time")
 }
 
-/// The next line of a child, without its end.
+/// The next line of a child, without the newline.
 pub(crate) async fn line(stdout: &Stdout) -> String {
     let mut line = Vec::new();
     loop {
@@ -63,7 +63,7 @@ pub(crate) async fn line(stdout: &Stdout) -> String {
     String::from_utf8(line).expect("text")
 }
 
-/// Sends an empty line, which some wait for before they do their worst.
+/// Sends an empty line, which some behaviours wait for.
 pub(crate) async fn tell(child: &Child) {
     within(child.stdin.writable()).await.expect("writable");
     child.stdin.try_write(b"\n").expect("room");
@@ -84,7 +84,7 @@ pub(crate) async fn rest(stdout: &Stdout) -> Vec<u8> {
     }
 }
 
-/// Processes with this word on their command line that are more than a corpse.
+/// Running processes with this mark on their command line, without zombies.
 pub(crate) fn marked(mark: &str) -> Vec<i32> {
     let pids = fs::read_dir("/proc").expect("proc").flatten();
     pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
@@ -102,13 +102,13 @@ pub(crate) fn assert_gone(mark: &str) {
     assert!(left.is_empty(), "survivors: {left:?}");
 }
 
-/// The state letter of a process.
+/// The state letter of a process in `/proc`.
 pub(crate) fn state(pid: i32) -> Option<char> {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     line.rsplit_once(") ")?.1.chars().next()
 }
 
-/// Waits until something holds. The pause is the runtime's, which has children to look after in the meantime.
+/// Waits until a condition holds. The pause is asynchronous, so that the runtime can serve the children meanwhile.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {

@@ -1,8 +1,8 @@
-//! Any bytes from either side: read without a panic, and what is read is written back as it was.
+//! Arbitrary bytes from either side: decoding never panics, and decoded frames encode to the same bytes.
 
 use metamcp_sandbox::protocol::{Frames, FromWorker, ProtocolViolation, ToWorker};
 
-/// Checks one stream, whole and in pieces cut where its first byte says.
+/// Checks one stream, whole and in chunks whose size its first byte determines.
 pub(crate) fn check(data: &[u8]) {
     let whole = frames(data, data.len().max(1));
     let step = usize::from(data.first().copied().unwrap_or(1)).max(1);
@@ -21,7 +21,7 @@ pub(crate) fn check(data: &[u8]) {
     }
 }
 
-/// The frames of a stream that arrives in pieces, and what ended it.
+/// The frames of a stream that arrives in chunks, and the error that ended it.
 fn frames(data: &[u8], step: usize) -> (Vec<Vec<u8>>, Option<ProtocolViolation>) {
     let mut frames = Frames::default();
     let mut seen = Vec::new();

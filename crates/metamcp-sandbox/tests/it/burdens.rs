@@ -1,4 +1,4 @@
-//! What a script can put upon the gateway, and how little of it the gateway's other work feels.
+//! The load a script can put on the gateway, and how little of it affects other work.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,11 +8,11 @@ use metamcp_sandbox::host::{Answer, Host, Limits, Op, Status, run};
 
 use crate::common::*;
 
-/// A gateway with one thread, which writes down in which order it did things.
+/// A single-threaded gateway that records the order of its work.
 #[derive(Default)]
 struct Diary {
     written: Arc<Mutex<Vec<&'static str>>>,
-    /// How long it holds the thread for each answer.
+    /// How long it blocks the thread for each answer.
     slow: Duration,
 }
 
@@ -20,7 +20,7 @@ impl Host for Diary {
     fn answer(&self, _op: Op, _payload: String) -> Answer {
         let (written, slow) = (Arc::clone(&self.written), self.slow);
         Box::pin(async move {
-            // Work, not waiting: what a search in a great catalog does to the thread.
+            // Blocking on purpose: a search in a large catalog would occupy the thread as well.
             std::thread::sleep(slow);
             written.lock().expect("no test panics with it held").push("answer");
             Ok("1".to_owned())
@@ -32,7 +32,7 @@ impl Host for Diary {
     }
 }
 
-/// Runs a script on one thread, beside a task that wants a turn again and again.
+/// Runs a script on one thread, beside a task that yields again and again.
 fn beside_others(code: &str, limits: Limits, slow: Duration) -> (Status, Vec<&'static str>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
@@ -104,7 +104,7 @@ fn a_second_name_of_a_server_is_counted_with_the_first() {
 
 #[test]
 fn what_points_at_itself_is_collected_before_the_heap_is_full() {
-    // Several heaps of it, one after the other.
+    // Several times the heap limit, one after the other.
     let code = "for (let i = 0; i < 100000; i++) { const a = { text: new Uint8Array(1000) }; a.a = a; } return 1";
     let outcome = runtime().block_on(async {
         let worker = workers().take().await.expect("a worker");

@@ -1,4 +1,4 @@
-//! A gateway in miniature: one tool server that answers at once, or as a test tells it.
+//! A miniature gateway: one tool server that answers at once, or as a test configures it.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(crate) fn launch(args: &[&str]) -> Launch {
         program: env!("CARGO_BIN_EXE_sandbox-worker").into(),
         args: args.iter().map(Into::into).collect(),
         env: Vec::new(),
-        // What is hostile in place of a worker is started by itself.
+        // A hostile stand-in for a worker is started directly, not forked by the zygote.
         forks: args == ["worker"],
     }
 }
@@ -27,7 +27,7 @@ pub(crate) fn workers() -> Workers {
     Workers::new(launch(&["worker"]), Profile::Standard, 0)
 }
 
-/// Limits that a test reaches soon.
+/// Limits that a test reaches quickly.
 pub(crate) fn small() -> Limits {
     Limits {
         wall: Duration::from_secs(20),
@@ -53,22 +53,22 @@ pub(crate) fn job(code: &str, limits: Limits) -> ScriptJob {
     ScriptJob { code: code.into(), servers, limits }
 }
 
-/// A word about progress: how far, of how much, in words.
+/// A progress report: value, total, message.
 pub(crate) type Step = (f64, Option<f64>, Option<String>);
 
-/// Answers everything from a small table; remembers what was asked and said.
+/// Answers everything from a small table; records all requests and log lines.
 #[derive(Default)]
 pub(crate) struct Table {
     pub(crate) asked: Mutex<Vec<(Op, String)>>,
     pub(crate) said: Mutex<Vec<String>>,
-    /// Told whenever something is said.
+    /// Notified on every log line.
     pub(crate) heard: Notify,
     pub(crate) steps: Mutex<Vec<Step>>,
     under_way: Arc<Mutex<(usize, usize)>>,
 }
 
 impl Table {
-    /// The most calls that were under way at once.
+    /// The maximum number of concurrent calls.
     pub(crate) fn most(&self) -> usize {
         self.under_way.lock().expect("no test panics with it held").1
     }
@@ -118,7 +118,7 @@ async fn answer(op: Op, payload: &str) -> Result<String, CallError> {
         "image" => Ok(json!({"content": [{"type":"image","data":"AA==","mimeType":"image/png"}]}).to_string()),
         "empty" => Ok(json!({"content": []}).to_string()),
         "wrong" => Ok(json!({"content": [{"type":"text","text":"no such issue"}], "isError": true}).to_string()),
-        // A tool that takes a while, for those who do not wait for it.
+        // A slow tool, for scripts that do not wait for it.
         "nap" => {
             tokio::time::sleep(Duration::from_millis(20)).await;
             Ok(text("rested"))
@@ -137,7 +137,7 @@ async fn answer(op: Op, payload: &str) -> Result<String, CallError> {
     }
 }
 
-/// Workers of this test process, shared by its tests, each of which runs in a runtime of its own.
+/// Uses the workers of this test process, shared by its tests, each of which has its own runtime.
 pub(crate) async fn outcome_with(code: &str, limits: Limits, host: Arc<Table>) -> ScriptOutcome {
     let worker = workers().take().await.expect("a worker");
     run(worker, job(code, limits), host, std::future::pending()).await
@@ -147,7 +147,7 @@ pub(crate) async fn outcome(code: &str, limits: Limits) -> ScriptOutcome {
     outcome_with(code, limits, Arc::default()).await
 }
 
-/// Runs a script in a runtime of its own.
+/// Runs a script in its own runtime.
 pub(crate) fn runs(code: &str) -> ScriptOutcome {
     runtime().block_on(outcome(code, Limits::default()))
 }

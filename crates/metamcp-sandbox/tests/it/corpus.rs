@@ -1,8 +1,8 @@
-//! Scripts with their expected verdict: attacks, none of which may reach the host, and honest ones.
+//! Scripts with their expected outcome: attacks, none of which may reach the host, and benign ones.
 //!
-//! Files hold several, parted by a line `//---`. A script opens with `// expect: one|or another`, and may
-//! go on with `// value: JSON`. `@SECRET@` stands for a file with a secret in it, `@TARGET@` for one that
-//! must not come into being.
+//! A file holds several, separated by a line `//---`. A script begins with `// expect: one|or another`, optionally
+//! followed by `// value: JSON`. `@SECRET@` stands for a file with a secret in it, `@TARGET@` for one that must not be
+//! created.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 
 use crate::common::*;
 
-/// For attacks on the prelude: what a script does with whatever function of ours it may have got hold of.
+/// For attacks on the prelude: what a script does with any internal function it may have obtained.
 const FORGE: &str = r#"
 const LINE = '{"server":"github","tool":"forged","arguments":{"a":[\n{"jsonrpc":"2.0"}\n]}}';
 const forge = found => {
@@ -34,7 +34,7 @@ const forge = found => {
 };
 "#;
 
-/// Runs at once; more would only make each wait for a processor.
+/// Concurrent runs; more would only compete for CPU.
 const AT_ONCE: usize = 3;
 
 struct Script {
@@ -71,7 +71,7 @@ fn scripts(kind: &str) -> Vec<Script> {
     found
 }
 
-/// Runs all of them; each as its own task, with the wrong ones gathered.
+/// Runs all of them, each as its own task, and collects the failures.
 fn run_all(
     scripts: Vec<Script>,
     limits: &Limits,
@@ -84,7 +84,7 @@ fn run_all(
         .map(|script| {
             let (workers, room, mut limits) = (workers.clone(), Arc::clone(&room), limits.clone());
             if script.expected == ["timeout"] {
-                // Only the wall clock can end it, so there is no use in waiting for long.
+                // Only the wall-clock limit can end it, so a short one will do.
                 limits.wall = Duration::from_millis(500);
             }
             let code = prepare(&script.code);
@@ -128,10 +128,10 @@ fn no_attack_reaches_the_host() {
             ));
         }
         let seen = format!("{outcome:?}");
-        // The path of the file is in the script itself and may come back; what is in it may not.
+        // The path of the file is in the script itself and may be returned; its content may not.
         assert!(!seen.contains(SECRET), "{} saw the secret: {seen}", script.name);
         assert!(!target.exists(), "{} made a file", script.name);
-        // The prelude writes one line, and nothing else writes.
+        // The prelude writes one line per request, and nothing else writes.
         for (op, payload) in host.asked.lock().unwrap().iter() {
             let is_forged = payload.contains(['\n', '\r']) || payload.contains("\"forged\"");
             assert!(!is_forged, "{} asked for {op:?} by itself: {payload}", script.name);

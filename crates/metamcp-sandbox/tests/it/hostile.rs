@@ -1,4 +1,4 @@
-//! The engine replaced by a program that wants out, inside the same lockdown.
+//! The engine replaced by a program that tries to escape, inside the same lockdown.
 
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 
 use crate::common::*;
 
-/// Every way out that can be tried without unsafe code. The rest is in the test of the filter itself.
+/// Every escape that can be tried without unsafe code. The rest is in the unit test of the seccomp filter.
 const WAYS: [&str; 34] = [
     "open-read",
     "open-write",

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::common::*;
 
-/// Each script returns what stands beside it.
+/// Each script must return the value beside it.
 fn table(rows: &[(&str, Value)]) {
     for (code, expected) in rows {
         assert_eq!(value(code), *expected, "{code}");
@@ -714,7 +714,7 @@ fn parts_read_late_use_nothing_of_the_scripts() {
 
 #[test]
 fn a_value_of_the_engine_own_is_an_error_like_any_other() {
-    // Its normalizer finds no memory and forgets to say so.
+    // The engine's normalizer runs out of memory and does not report it.
     let much = "const much = 'é'.repeat(5e6);";
     let caught = format!(
         "{much} try {{ much.localeCompare(much + 'x') }} catch (e) {{ return [typeof e, e instanceof Error, e.message] }}"

@@ -1,4 +1,4 @@
-//! How workers live and end: what the kernel says of them, how many there are, who they die with.
+//! The lifecycle of workers: what the kernel reports, how many there are, and with what they die.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -40,7 +40,7 @@ fn the_kernel_confirms_what_a_worker_says() {
     assert_eq!(limit("Max file size"), ["0", "0"]);
     assert_eq!(limit("Max processes"), ["0", "0"]);
     assert_eq!(limit("Max address space"), ["268435456", "268435456"]);
-    // Who may not look, because it is not dumpable, has seen what we wanted to know.
+    // Permission denied, because the process is not dumpable, proves the same.
     match fs::read_dir(at("fd")) {
         Ok(entries) => {
             let open: Vec<_> =
@@ -67,7 +67,7 @@ fn no_worker_is_started_before_it_is_needed_and_then_they_wait() {
     assert_ne!(first, second, "one process, one run");
 }
 
-/// The process that made another.
+/// The parent of a process.
 fn parent(pid: u32) -> u32 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is there");
     let after = stat.rsplit(") ").next().expect("a name in brackets");
@@ -149,7 +149,7 @@ fn whatever_is_given_up_a_zygote_keeps_no_dead() {
         let first = workers.take().await.unwrap();
         let zygote = parent(first.id());
         for round in 0..20 {
-            // Some are given up before they are there, some while they wait, some while they run.
+            // Some are dropped before they are ready, some while they wait, some while they run.
             let job = job("for (;;) {}", small());
             let worker = workers.take().await.unwrap();
             let host = Arc::new(Table::default());
@@ -180,7 +180,7 @@ fn whatever_is_given_up_a_zygote_keeps_no_dead() {
     });
 }
 
-/// Signals that a process ignores, as the kernel writes them.
+/// The signals a process ignores, as a kernel bit mask.
 fn ignored(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it is there");
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:\t")).expect("a line");
@@ -215,7 +215,7 @@ fn a_zygote_is_replaced_after_some_hundred_workers() {
             last = parent(workers.take().await.unwrap().id());
         }
         assert_ne!(zygote, last);
-        // The first one is still as good as any.
+        // The first one still works.
         let job = job("return 7", Limits::default());
         let outcome = run(first, job, Arc::new(Table::default()), std::future::pending()).await;
         assert_eq!(outcome.value.as_deref(), Some("7"));
@@ -234,7 +234,7 @@ fn a_worker_that_was_not_forked_does_the_same() {
     assert_eq!(outcome.value.as_deref(), Some("{\"a\":true}"));
 }
 
-/// Workers of which the second and the third to be started do as they are told; every other one is as it should be.
+/// The second and the third worker to be started run the given commands first; every other one is normal.
 fn workers_with(place: &Path, second: &str, third: &str) -> Workers {
     use std::os::unix::fs::PermissionsExt;
     let (program, worker) = (place.join("program"), env!("CARGO_BIN_EXE_sandbox-worker"));
@@ -253,7 +253,7 @@ fn workers_with(place: &Path, second: &str, third: &str) -> Workers {
 fn who_comes_while_a_worker_is_being_started_gets_that_one() {
     let place = tempfile::tempdir().unwrap();
     let (begun, go) = (place.path().join("2"), place.path().join("go"));
-    // The second one is ready when it is told, the third one never.
+    // The second one is ready on request, the third one never.
     let wait = format!("until test -e {}; do :; done", go.display());
     let workers = workers_with(place.path(), &wait, "exec cat");
     drop(runtime().block_on(workers.take()).unwrap());
@@ -276,7 +276,7 @@ fn who_waits_for_a_worker_that_does_not_come_gets_another() {
 
 #[test]
 fn a_worker_that_died_while_waiting_is_passed_over() {
-    // This one ends itself as soon as it has said that it is ready.
+    // This one exits as soon as it has reported ready.
     let workers = Workers::new(launch(&["ready-then-gone"]), Profile::Standard, 1);
     let first = runtime().block_on(workers.take()).unwrap();
     eventually("one is waiting", || workers.waiting() == 1);
@@ -362,7 +362,7 @@ fn cancelling_and_dropping_end_a_spinning_worker() {
 
 #[test]
 fn logs_and_calls_survive_a_kill() {
-    // A builtin that never looks at the clock: only the gateway's kill ends it.
+    // A builtin that never checks the clock: only the gateway's kill ends it.
     let code = "console.log('first'); await github.echo({}); console.log('second'); [].includes.call({ length: 2 ** 53 - 1 }, 1); return 1";
     let outcome = runtime().block_on(outcome(code, small()));
     assert_eq!(outcome.status, Status::CpuLimit, "{outcome:?}");

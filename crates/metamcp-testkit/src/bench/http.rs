@@ -1,4 +1,4 @@
-//! The same measuring over HTTP: so many connections, each with a session and one request under way.
+//! The same benchmark over HTTP: N connections, each with a session and one request in flight.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -15,15 +15,15 @@ use crate::patience::eventually;
 
 use super::{Load, find, percentile, processor_ns, resident_kib, tail};
 
-/// How long a server may take to listen, and an answer to come. Only a broken server takes that long.
+/// Timeout for the server to listen and for a response to arrive. Only a broken server takes that long.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Requests before the clock starts, on each connection.
+/// Warm-up requests on each connection, not measured.
 const WARM_UP: usize = 20;
 
-/// The variable with a token that requests carry, for a server that asks for one.
+/// The variable with the bearer token to send, for a server that requires one.
 const TOKEN: &str = "BENCH_TOKEN";
 
-/// Starts the server with a free port in place of `{port}`, and measures it.
+/// Starts the server with a free port substituted for `{port}`, and measures it.
 pub(super) fn run(load: &Load, command: &[String], path: &str) -> Result<Value> {
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let port = address.port().to_string();
@@ -58,15 +58,15 @@ pub(super) fn run(load: &Load, command: &[String], path: &str) -> Result<Value> 
     }))
 }
 
-/// How long answers took, in nanoseconds.
+/// Response times in nanoseconds.
 struct Times {
-    /// To their last byte.
+    /// Until the last byte.
     answers: Vec<u64>,
-    /// To their first.
+    /// Until the first byte.
     firsts: Vec<u64>,
 }
 
-/// Sends and reads on all connections until so many answers are here.
+/// Sends and reads on all connections until `calls` responses have arrived.
 fn turn(connections: &mut [Connection], calls: usize) -> Result<Times> {
     let (mut times, mut firsts) = (Vec::with_capacity(calls), Vec::with_capacity(calls));
     let mut sent = 0;
@@ -106,7 +106,7 @@ fn turn(connections: &mut [Connection], calls: usize) -> Result<Times> {
     Ok(Times { answers: times, firsts })
 }
 
-/// The measured server; ended when dropped.
+/// The measured server; killed on drop.
 struct Server(Child);
 
 impl Server {
@@ -124,7 +124,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Already gone is what is wanted.
+        // Both fail only if the process has already exited.
         drop(self.0.kill());
         drop(self.0.wait());
     }
@@ -137,9 +137,9 @@ struct Connection {
     session: Option<String>,
     request: Vec<u8>,
     sent: Instant,
-    /// How long the first byte of the last answer took.
+    /// Time to first byte of the last response.
     first: Duration,
-    /// Whether it would rather have events than documents.
+    /// Prefers event streams over JSON documents.
     events: bool,
     buffer: Vec<u8>,
 }
@@ -151,7 +151,7 @@ struct Answer {
 }
 
 impl Connection {
-    /// Connects, as soon as somebody listens there.
+    /// Connects as soon as the server listens.
     fn open(address: SocketAddr, path: &str, events: bool) -> Result<Connection> {
         let mut stream = TcpStream::connect(address);
         eventually(PATIENCE, || {
@@ -184,7 +184,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Events are for clients of the newer one.
+    /// Event streams need the newer revision.
     fn revision(&self) -> &'static str {
         if self.events { "2025-11-25" } else { "2025-06-18" }
     }
@@ -211,7 +211,7 @@ impl Connection {
 
     fn send(&mut self) -> Result<()> {
         self.sent = Instant::now();
-        // A small request always fits an empty socket, even one that does not wait.
+        // A small request always fits into an empty send buffer, even on a non-blocking socket.
         Ok((&self.stream).write_all(&self.request)?)
     }
 
@@ -227,7 +227,7 @@ impl Connection {
         }
     }
 
-    /// What is there, and the answer if that completes it.
+    /// Reads what is available; returns the response once it is complete.
     fn read(&mut self) -> Result<Option<Answer>> {
         #[expect(
             clippy::large_stack_arrays,

@@ -1,4 +1,4 @@
-//! What searches cost a lone call: calls one after the other, without and with searches under way, in turns.
+//! What searches cost a single call: sequential calls without and with concurrent searches, in alternation.
 
 use std::time::{Duration, Instant};
 
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use super::{FIRST, Load, Route, find, id_of, message, percentile, tail};
 
-/// Each is measured so often; of each number the best is kept, since noise only adds.
+/// Repetitions of each measurement; the best value counts, since noise only adds.
 const TURNS: usize = 5;
-/// How long searches alone are counted, after as long again that is not.
+/// How long searches alone are measured, after a warm-up of the same length.
 const COUNTED: Duration = Duration::from_millis(700);
-/// Ids of searches begin here, above those of calls.
+/// Ids of searches start here, above those of calls.
 const FIRST_SEARCH: usize = 5_000_000;
-/// In turns, so that nothing is answered from memory; each matches every synthetic tool.
+/// Used in rotation, so that nothing is answered from a cache; each matches every synthetic tool.
 const QUERIES: [&str; 4] = [
     "files topic under heading",
     "synthetic tool, what to file",
@@ -21,16 +21,16 @@ const QUERIES: [&str; 4] = [
     "heading for topic 11",
 ];
 
-/// What one run says.
+/// The result of one run.
 #[derive(Debug, Clone, Copy)]
 struct Latency {
     p50: f64,
     p99: f64,
-    /// Searches answered in a second meanwhile.
+    /// Searches answered per second meanwhile.
     searches: f64,
 }
 
-/// The whole measurement, on one gateway whose servers all run.
+/// The whole measurement, on one gateway with all its servers running.
 pub(super) fn run(route: &mut Route, load: &Load) -> Result<Value> {
     let echo = json!({ "text": "x".repeat(load.payload) });
     for child in 0..load.children {
@@ -70,7 +70,7 @@ pub(super) fn run(route: &mut Route, load: &Load) -> Result<Value> {
     }))
 }
 
-/// Searches under way.
+/// Searches in flight.
 struct Searches {
     sent: usize,
     answered: usize,
@@ -89,7 +89,7 @@ impl Searches {
         route.input.write_all(&message(FIRST_SEARCH + self.sent, rest.as_bytes()))
     }
 
-    /// Takes note of an answer, if it is one to a search.
+    /// Counts a response if it answers a search.
     fn hear(&mut self, line: &[u8]) -> bool {
         let is_own = id_of(line) >= FIRST_SEARCH;
         if is_own {
@@ -99,7 +99,7 @@ impl Searches {
         is_own
     }
 
-    /// Waits until none is under way.
+    /// Waits until no search is in flight.
     fn end(&mut self, route: &mut Route) -> Result<()> {
         while self.in_flight() > 0 {
             route.chunk(|line| {
@@ -110,7 +110,7 @@ impl Searches {
     }
 }
 
-/// Calls one after the other, with so many searches under way at any time.
+/// Sequential calls, with a constant number of searches in flight.
 fn calls(
     route: &mut Route,
     searches: &mut Searches,
@@ -146,7 +146,7 @@ fn calls(
     Ok(Latency { p50: percentile(&times, 50), p99: percentile(&times, 99), searches: rate })
 }
 
-/// How many searches are answered in a second, with so many under way.
+/// Searches answered per second, with a constant number in flight.
 fn per_second(route: &mut Route, searches: &mut Searches, at_once: usize) -> Result<f64> {
     let mut rate = 0.0;
     for _ in 0..2 {

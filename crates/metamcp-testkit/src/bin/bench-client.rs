@@ -1,4 +1,4 @@
-//! Measures one road to a server, for `cargo xtask bench`.
+//! Measures one path to a server, for `cargo xtask bench`.
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

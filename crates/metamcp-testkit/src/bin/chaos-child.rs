@@ -1,4 +1,4 @@
-//! A child server that misbehaves as told; `chaos-child --list` names the ways.
+//! A child server that misbehaves on demand; `chaos-child --list` names the hazards.
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

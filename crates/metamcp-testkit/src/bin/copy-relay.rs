@@ -1,4 +1,4 @@
-//! The least a process in the middle can do: copy bytes. Benchmarks measure us against it.
+//! The minimal proxy: copies bytes. The baseline of the benchmarks.
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

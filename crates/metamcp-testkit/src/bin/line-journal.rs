@@ -1,4 +1,4 @@
-//! A server that writes down every byte it is sent.
+//! A server that records every byte it receives.
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

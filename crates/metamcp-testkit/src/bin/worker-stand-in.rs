@@ -1,4 +1,4 @@
-//! Says what a test wrote down, in place of a sandbox worker.
+//! Replays frames recorded by a test in place of a sandbox worker.
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -10,10 +10,10 @@ use super::options::Descendant;
 use super::server_state::{ServerState, linger};
 use crate::journal::{EventKind, JournalWriter, Record};
 
-/// What a descendant's standard streams are.
+/// The standard streams of a descendant.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Streams {
-    /// The child's own, so that its pipes stay open when it dies.
+    /// Inherited from the child, so that its pipes stay open when it dies.
     Ours,
     None,
 }
@@ -28,7 +28,7 @@ pub(super) fn spawn(server: &ServerState, kind: &str, streams: Streams) -> Resul
     command.spawn().context("starting a descendant")
 }
 
-/// Blocks the polite signals for this thread and those it starts later.
+/// Blocks the catchable termination signals for this thread and all it starts later.
 pub(super) fn be_deaf() {
     let polite: SigSet = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect();
     polite.thread_block().expect("blocking these signals is always allowed");
@@ -36,12 +36,12 @@ pub(super) fn be_deaf() {
 
 pub(super) fn run(descendant: &Descendant) -> Result<()> {
     match descendant.kind.as_str() {
-        // Ends at once; whoever does not wait for it has a zombie.
+        // Exits at once; a parent that does not wait for it has a zombie.
         "brief" => return Ok(()),
         "lingering" => {}
-        // Leaves the session, and with it the process group the parent's killer knows.
+        // Leaves the session, and with it the process group the parent would kill.
         "session" => drop(setsid().context("starting a session")?),
-        // Leaves the session and the family: the parent ends, the next one belongs to nobody.
+        // Daemonizes: new session, then the parent exits, so that the next process is orphaned.
         "daemon" => {
             setsid().context("starting a session")?;
             let mut command = command("lingering", Streams::Ours)?;

@@ -1,4 +1,4 @@
-//! The table: sixty ways for a child server to be broken or hostile.
+//! The table of hazards: sixty ways for a child server to be broken or hostile.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use super::server_state::ServerState;
 /// One way to misbehave.
 #[derive(Debug)]
 pub struct Hazard {
-    /// Its name, as the command line, the expectations and tests write it.
+    /// Its name on the command line, in the expectations and in tests.
     pub name: &'static str,
-    /// What the child does, in a sentence.
+    /// What the child does, in one sentence.
     pub what: &'static str,
     /// The number that may follow `=`, if it takes one.
     pub parameter: Option<Parameter>,
@@ -22,13 +22,12 @@ pub struct Hazard {
 /// What the number after `=` means.
 #[derive(Debug)]
 pub struct Parameter {
-    /// Its unit.
     pub what: &'static str,
-    /// Its value when none is given.
+    /// Its value if none is given.
     pub default: u64,
 }
 
-/// Where in the child's life a misbehaviour strikes. The number handed over is the amount.
+/// Where in the child's lifecycle a hazard takes effect. The number passed is the amount.
 #[derive(Debug)]
 pub(super) enum Hook {
     /// Before anything is read.
@@ -39,13 +38,13 @@ pub(super) enum Hook {
     Notification(fn(&Arc<ServerState>, u64, &str)),
     /// When `tools/list` arrives.
     List(fn(&Arc<ServerState>, u64, &Request) -> Next),
-    /// When a call arrives, after it was journalled as executed.
+    /// When a call arrives, after it was recorded as executed.
     Call(fn(&Arc<ServerState>, u64, &Call) -> Next),
-    /// When the honest answer to a call is ready to be sent.
+    /// When the correct response to a call is ready to be sent.
     Answer(fn(&ServerState, u64, &Call, &str) -> Next),
     /// When any line is about to be written.
     Line(fn(u64, Vec<Piece>) -> Vec<Piece>),
-    /// When the input has ended.
+    /// When stdin has ended.
     End(fn(&Arc<ServerState>, u64)),
 }
 
@@ -53,7 +52,7 @@ const MILLISECONDS: &str = "milliseconds";
 const BYTES: &str = "bytes";
 const COUNT: &str = "count";
 
-/// Every misbehaviour, in the order in which they act.
+/// All hazards, in the order in which they run.
 pub const HAZARDS: &[Hazard] = &[
     plain(
         "exit-at-start",

@@ -1,4 +1,4 @@
-//! The honest server: what its tools are and what they do when nobody told it to misbehave.
+//! The correct server: its tools, and what they do when no hazard is selected.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,10 +12,10 @@ use super::offers::ListBehaviour;
 use super::server_state::ServerState;
 use super::stateless;
 
-/// How long a tool waits for the client to answer its question; no test lets a person think.
+/// How long a tool waits for the client's response to a server request; no test waits for a person.
 const QUESTION_PATIENCE: Duration = Duration::from_mins(1);
 
-/// The revisions of the `initialize` era.
+/// The revisions with an `initialize` handshake.
 const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
 /// A result with everything a careless gateway would lose: unknown fields, key order, a number beyond 64 bits,
@@ -122,14 +122,14 @@ pub(super) fn tools(server: &ServerState) -> Vec<Value> {
     tools
 }
 
-/// A tool that the pages of the server call, and no model.
+/// A tool for the server's UI pages only, hidden from models.
 fn for_pages() -> Value {
     let mut page = tool("page_turn", "Turns the page.", &json!({}), &[], &Value::Null);
     page["_meta"] = json!({"ui": {"resourceUri": "ui://book", "visibility": ["app"]}});
     page
 }
 
-/// Tools that are none by the protocol, and some that are barely.
+/// Tools that are invalid by the protocol, and some that are barely valid.
 fn unfit() -> [Value; 6] {
     let schema = json!({"type": "object"});
     [
@@ -142,7 +142,7 @@ fn unfit() -> [Value; 6] {
     ]
 }
 
-/// Does what the tool says and answers; what takes time has its own thread, so calls overlap.
+/// Runs the tool and responds; slow tools get their own thread, so calls overlap.
 pub(super) fn perform(server: &Arc<ServerState>, call: Call) {
     let overlaps =
         matches!(call.tool.as_str(), "slow" | "progress" | "elicit" | "sample" | "roots");
@@ -161,7 +161,7 @@ fn perform_now(server: &ServerState, call: &Call) {
         "slow" => {
             let ms = call.amount("ms", 0);
             if server.wait_unless_cancelled(&call.id, Duration::from_millis(ms)) {
-                // The protocol forbids an answer to a cancelled request.
+                // The protocol forbids a response to a cancelled request.
                 return;
             }
             text(&format!("waited {ms} ms"))
@@ -239,7 +239,7 @@ fn is_grown(server: &ServerState, tool: &str) -> bool {
     number.is_some_and(|number| (1..=server.grown.load(Ordering::Relaxed)).contains(&number))
 }
 
-/// Reports a step, if the caller asked for progress.
+/// Sends a progress notification, if the caller requested progress.
 fn report_progress(server: &ServerState, call: &Call, step: u64, count: u64) {
     let token = &call.meta["progressToken"];
     if !token.is_null() {
@@ -262,7 +262,7 @@ fn question(
     params: &Value,
 ) -> Value {
     let honest = params.to_string();
-    // A caller may say byte for byte what is asked.
+    // A caller may give the params of the server request byte for byte.
     let params = call.arguments["params"].as_str().unwrap_or(&honest);
     if call.stateless {
         let params = serde_json::from_str(params).unwrap_or_default();

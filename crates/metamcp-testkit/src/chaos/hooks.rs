@@ -1,6 +1,6 @@
-//! The acts: each misbehaviour as one small function, grouped by where it strikes.
-//! Owns: being wrong on purpose.  Never: decides when to strike; the stage does.
-//! In: the stage, an amount, what arrived.  Out: wrong bytes, dead processes, and what to do next.
+//! The hooks: each hazard as one small function, grouped by where it takes effect.
+//! Owns: being wrong on purpose.  Never: decides when to run; the server state does.
+//! In: the server state, an amount, what arrived.  Out: wrong bytes, dead processes, and what to do next.
 //! Tests: `tests/it/hazards.rs`.
 
 pub(super) mod answers;
@@ -11,13 +11,13 @@ pub(super) mod lines;
 pub(super) mod listing;
 pub(super) mod processes;
 
-/// What the server does after an act.
+/// What the server does after a hook has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Goes on as if nothing had happened.
+    /// Continues as if nothing had happened.
     Honest,
-    /// The act took care of the message.
+    /// The hook has handled the message.
     Done,
-    /// The act took care of the message and nothing more shall be read.
+    /// The hook has handled the message and nothing more shall be read.
     StopReading,
 }

@@ -1,10 +1,10 @@
-//! What the child reads, with ids kept as they were written.
+//! Incoming messages, with ids preserved byte for byte.
 
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Any incoming message: a request, a notification, or an answer to a request of ours.
+/// Any incoming message: a request, a notification, or a response to a server request.
 #[derive(Debug, Deserialize)]
 pub(super) struct Incoming {
     pub id: Option<Box<RawValue>>,
@@ -15,10 +15,10 @@ pub(super) struct Incoming {
     pub error: Option<Value>,
 }
 
-/// A request: it has an id and wants an answer.
+/// A request: it has an id and expects a response.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
-    /// The id exactly as written by the other side.
+    /// The id exactly as the peer wrote it.
     pub id: String,
     pub params: Value,
 }
@@ -33,11 +33,11 @@ pub(super) struct Call {
     pub key: String,
     /// 1 for the first call of this process.
     pub number: u64,
-    /// Whether it is one of the stateless era.
+    /// Whether it belongs to the stateless revision.
     pub stateless: bool,
-    /// Answers that came along.
+    /// The input responses of an input-required retry.
     pub input: Value,
-    /// The state that came back.
+    /// The request state of an input-required retry.
     pub state: String,
 }
 
@@ -59,7 +59,6 @@ impl Call {
         }
     }
 
-    /// A numeric argument.
     pub(super) fn amount(&self, name: &str, default: u64) -> u64 {
         self.arguments[name].as_u64().unwrap_or(default)
     }

@@ -1,4 +1,4 @@
-//! What the child has beside tools, if it is told to have anything: resources, prompts and completions, honest or not.
+//! What the child offers beside tools, if selected: resources, prompts and completions, valid or not.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,36 +9,36 @@ use super::message::{Request, error_line, notification_line, result_line};
 use super::server_state::ServerState;
 use super::stateless;
 
-/// What it has.
+/// The selected offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Offers {
-    /// How it lists.
+    /// How its lists behave.
     pub manner: ListBehaviour,
-    /// What its resources and prompts are named after.
+    /// The prefix of its resource and prompt names.
     pub name: String,
 }
 
-/// How honest its lists are.
+/// How its lists behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ListBehaviour {
     /// A few, on two pages.
     Some,
     /// Far too many on one page.
     Flood,
-    /// Pages without end.
+    /// Endless pages.
     Loop,
-    /// Things that are no resources, prompts or tools, among some that are.
+    /// Invalid resources, prompts and tools among valid ones.
     Wrong,
-    /// No list at all.
+    /// Not a list at all.
     Nonsense,
-    /// Nothing but errors, tools included, which tell what it is not to tell.
+    /// Nothing but errors, for tools too, which leak its password.
     Telling,
-    /// Honest ones, but for its password in whatever it says of itself and of its tools.
+    /// Valid lists, but its password appears in its own description and in those of its tools.
     Showing,
 }
 
 impl Offers {
-    /// Reads `some:NAME` and the like.
+    /// Parses `some:NAME` and the like.
     pub(super) fn named(text: &str) -> Option<Offers> {
         let (manner, name) = text.split_once(':')?;
         let manner = match manner {
@@ -54,7 +54,7 @@ impl Offers {
         Some(Offers { manner, name: name.to_owned() })
     }
 
-    /// What it says it can do, beside the rest.
+    /// Adds the capabilities of the offer.
     pub(super) fn declare(&self, capabilities: &mut Value) {
         capabilities["resources"] = json!({"subscribe": true, "listChanged": true});
         capabilities["prompts"] = json!({"listChanged": true});
@@ -62,7 +62,7 @@ impl Offers {
     }
 }
 
-/// Refuses a request with an error that holds its password, if it is one that does. True if so.
+/// Refuses a request with an error that leaks its password, if selected. True if it did.
 pub(super) fn tells(server: &ServerState, request: &Request) -> bool {
     let is_telling = server
         .options
@@ -78,7 +78,7 @@ pub(super) fn tells(server: &ServerState, request: &Request) -> bool {
     is_telling
 }
 
-/// What it says of itself or of its tools, with its password if it is one that shows it.
+/// The description of the server or its tools, with the password in it if selected.
 pub(super) fn shown(server: &ServerState, said: &Value) -> String {
     let said = said.to_string();
     if server.options.offers.as_ref().is_none_or(|offers| offers.manner != ListBehaviour::Showing) {
@@ -92,7 +92,7 @@ pub(super) fn shown(server: &ServerState, said: &Value) -> String {
         .replace(r#"{"type":"string"}"#, &format!(r#"{{"type":"string","default":"{secret}"}}"#))
 }
 
-/// Takes a request about them. True if it was one.
+/// Handles a request for resources, prompts or completions. True if it was one.
 pub(super) fn takes(
     server: &Arc<ServerState>,
     method: &str,

@@ -10,7 +10,8 @@ use super::hazards::{HAZARDS, Hazard};
 use super::offers::Offers;
 use super::stateless::Era;
 
-/// Longest life of a child nobody stops: no test lasts longer, and a forgotten one must not stay for ever.
+/// Maximum lifetime of a child that is never stopped: longer than any test, so that a forgotten one does not stay for
+/// ever.
 const LIFETIME: Duration = Duration::from_mins(5);
 
 pub(super) enum Mode {
@@ -19,28 +20,28 @@ pub(super) enum Mode {
     List,
 }
 
-/// How to be a child server.
+/// Options of a child server.
 #[derive(Debug)]
 pub(super) struct Options {
     pub selected: Vec<SelectedHazard>,
     pub journal: Option<PathBuf>,
-    /// Calls that stay honest before misbehaviour begins.
+    /// Calls that stay correct before the hazard takes effect.
     pub after: u64,
-    /// Only calls whose key begins so are mistreated.
+    /// Only calls whose key has this prefix are affected.
     pub only: Option<String>,
-    /// Of a thousand calls, how many are mistreated; the key and the seed decide which.
+    /// How many of a thousand calls are affected; the key and the seed decide which.
     pub odds: u64,
     pub seed: u64,
-    /// The process that manages to create this file misbehaves; all later ones are honest.
+    /// The process that manages to create this file misbehaves; all later ones are correct.
     pub once: Option<PathBuf>,
     pub lifetime: Duration,
-    /// What it speaks.
+    /// The protocol era it supports.
     pub era: Era,
-    /// What it has beside tools.
+    /// What it offers beside tools.
     pub offers: Option<Offers>,
 }
 
-/// How to be a process started by the child.
+/// Options of a process started by the child.
 #[derive(Debug)]
 pub(super) struct Descendant {
     pub kind: String,
@@ -48,17 +49,16 @@ pub(super) struct Descendant {
     pub lifetime: Duration,
 }
 
-/// One hazard with its amount, as chosen on the command line.
+/// One hazard with its amount, as selected on the command line.
 #[derive(Clone, Copy, Debug)]
 pub struct SelectedHazard {
-    /// What to do.
     pub hazard: &'static Hazard,
-    /// How much of it.
+    /// Its amount.
     pub amount: u64,
 }
 
 impl SelectedHazard {
-    /// Reads `die-before-reply` or `answer-initialize-late=1500`.
+    /// Parses `die-before-reply` or `answer-initialize-late=1500`.
     pub fn parse(text: &str) -> Result<Self> {
         let (name, amount) = match text.split_once('=') {
             Some((name, amount)) => (
@@ -84,8 +84,8 @@ impl SelectedHazard {
     }
 }
 
-/// Whether the call with this key is among the `odds` of a thousand that are mistreated.
-/// A pure function of the key, so a test knows beforehand which calls will be hit.
+/// Whether the call with this key is among the `odds` of a thousand that are affected. A pure function of the key, so
+/// a test knows beforehand which calls will be hit.
 pub fn fires_by_odds(seed: u64, key: &str, odds: u64) -> bool {
     let mut hash = key.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -1,4 +1,4 @@
-//! Standard output in pieces: what one line becomes before it is written, and the writing itself.
+//! Standard output in pieces: splitting a line, and writing it.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
@@ -38,14 +38,14 @@ impl Output {
         })
     }
 
-    /// Lends stdout to `write` for something too large to hold in memory.
+    /// Locks stdout for `write`, for something too large to hold in memory.
     pub(super) fn exclusively<T>(&self, write: impl FnOnce(&mut RawStdout) -> T) -> T {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         write(&mut RawStdout)
     }
 }
 
-/// File descriptor 1 as it is, because Rust's own stdout buffers lines.
+/// File descriptor 1 without a buffer, because Rust's own stdout is line-buffered.
 pub(super) struct RawStdout;
 
 impl Write for RawStdout {

@@ -1,4 +1,4 @@
-//! Reading and dispatching: one blocking thread, honest unless an act says otherwise.
+//! Reading and dispatching: one blocking thread, correct unless a hook decides otherwise.
 
 use std::io::{self, BufRead};
 use std::ops::ControlFlow;
@@ -28,7 +28,7 @@ pub(super) fn serve(options: Options) -> Result<()> {
             hook(&server, selected.amount);
         }
     }
-    // After the acts, so that a signal they block is blocked in this thread as well.
+    // After the start hooks, so that a signal they block is blocked in this thread as well.
     thread::spawn(move || linger(lifetime));
     read_all(&server)?;
     server.record(&Record::new(EventKind::EndOfInput));
@@ -45,7 +45,7 @@ fn read_all(server: &Arc<ServerState>) -> io::Result<()> {
     let mut line = Vec::new();
     loop {
         line.clear();
-        // A last line without a newline counts: many real servers take it, so a sender must reckon with it.
+        // A last line without a newline counts: many real servers accept it, so a sender must expect it.
         if input.read_until(b'\n', &mut line)? == 0 {
             return Ok(());
         }

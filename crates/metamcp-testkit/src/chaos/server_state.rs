@@ -1,4 +1,4 @@
-//! What every act shares: the options, the output, the journal, and what is under way.
+//! What all hooks share: the options, the output, the journal, and the calls in flight.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, OpenOptions};
@@ -23,18 +23,18 @@ use crate::journal::{EventKind, JournalWriter, Record};
 pub(super) struct ServerState {
     pub options: Options,
     pub output: Output,
-    /// Who started us; a different parent means that one has died.
+    /// The parent at start; a different one means that it has died.
     pub parent: Pid,
     pub surroundings: Value,
     pub calls: AtomicU64,
     pub lists: AtomicU64,
     /// Tools added by the tool `grow`.
     pub grown: AtomicU64,
-    /// The capabilities the other side declared.
+    /// The capabilities the client declared.
     pub capabilities: OnceLock<Value>,
-    /// Whether `server/discover` was heard.
+    /// Whether `server/discover` was received.
     pub probed: AtomicBool,
-    /// The subscription to changes of the list of tools.
+    /// The subscription to tool list changes.
     subscription: Mutex<Option<Value>>,
     journal_writer: Option<JournalWriter>,
     begun: Mutex<HashSet<&'static str>>,
@@ -77,7 +77,7 @@ impl ServerState {
         })
     }
 
-    /// Puts an event on record. A child that cannot keep its journal is no ground truth, so it ends.
+    /// Records an event. A child that cannot write its journal is no ground truth, so it exits.
     pub(super) fn record(&self, record: &Record) {
         if let Some(journal_writer) = &self.journal_writer
             && journal_writer.write(record).is_err()
@@ -96,7 +96,7 @@ impl ServerState {
         });
     }
 
-    /// The acts told for this process, in the order of the table.
+    /// The hooks selected for this process, in the order of the table.
     pub(super) fn hooks(&self) -> impl Iterator<Item = (&'static Hook, SelectedHazard)> {
         let acting = !self.options.selected.is_empty() && self.is_chosen();
         self.options
@@ -106,19 +106,19 @@ impl ServerState {
             .flat_map(|selected| selected.hazard.hooks.iter().map(move |hook| (hook, *selected)))
     }
 
-    /// Whether this call is one to mistreat.
+    /// Whether the hazard affects this call.
     pub(super) fn applies_to(&self, call: &Call) -> bool {
         call.number > self.options.after
             && self.options.only.as_ref().is_none_or(|prefix| call.key.starts_with(prefix))
             && fires_by_odds(self.options.seed, &call.key, self.options.odds)
     }
 
-    /// True the first time it is asked for an item: what costs gigabytes happens once per process.
+    /// True the first time per hazard: what costs gigabytes happens once per process.
     pub(super) fn first(&self, hazard: &'static str) -> bool {
         lock(&self.begun).insert(hazard)
     }
 
-    /// Sends one line, bent by whatever acts on lines. A closed stdout ends an honest server.
+    /// Sends one line, modified by any line hooks. A closed stdout ends the server.
     pub(super) fn send(&self, line: &str) {
         let mut bytes = line.as_bytes().to_vec();
         bytes.push(b'\n');
@@ -133,7 +133,7 @@ impl ServerState {
         }
     }
 
-    /// Sends the honest answer to a call, unless an act answers otherwise.
+    /// Sends the correct response to a call, unless a hook responds otherwise.
     pub(super) fn answer(&self, call: &Call, line: &str) {
         if self.applies_to(call) {
             for (hook, selected) in self.hooks() {
@@ -159,7 +159,7 @@ impl ServerState {
         }
     }
 
-    /// Asks the other side something; the answer comes through the receiver.
+    /// Sends a server request; the response arrives through the receiver.
     pub(super) fn ask(&self, method: &str, params: &str) -> Receiver<Value> {
         let id = format!("\"q{}\"", self.next_question.fetch_add(1, Ordering::Relaxed));
         let (sender, receiver) = channel();
@@ -168,10 +168,10 @@ impl ServerState {
         receiver
     }
 
-    /// Takes in the answer to a question of ours; answers to nothing are ignored.
+    /// Handles the response to a server request; unknown ids are ignored.
     pub(super) fn answered(&self, id: &str, answer: Value) {
         if let Some(sender) = lock(&self.asked).remove(id) {
-            // Whoever asked may have stopped waiting.
+            // The requester may have stopped waiting.
             drop(sender.send(answer));
         }
     }
@@ -181,7 +181,7 @@ impl ServerState {
         self.cancelling.notify_all();
     }
 
-    /// Waits, and says whether the call was cancelled meanwhile.
+    /// Waits, and returns whether the call was cancelled meanwhile.
     pub(super) fn wait_unless_cancelled(&self, id: &str, time: Duration) -> bool {
         let end = Instant::now() + time;
         let mut cancelled = lock(&self.cancelled);
@@ -209,19 +209,19 @@ impl ServerState {
     }
 }
 
-/// Ends the process at once.
+/// Exits at once.
 #[expect(clippy::exit, reason = "ending abruptly is what a hostile child is for")]
 pub(super) fn die(code: i32) -> ! {
     std::process::exit(code)
 }
 
-/// Does nothing until the lifetime is over, whatever happens around.
+/// Sleeps until the lifetime is over.
 pub(super) fn linger(lifetime: Duration) -> ! {
     thread::sleep(lifetime);
     die(0)
 }
 
-/// The environment, the open files and the directory we were born with.
+/// The environment, the open files and the directory the process started with.
 fn surroundings() -> io::Result<Value> {
     let environment: BTreeMap<String, String> = std::env::vars_os()
         .map(|(name, value)| {
@@ -232,7 +232,7 @@ fn surroundings() -> io::Result<Value> {
     for entry in fs::read_dir("/proc/self/fd")? {
         let entry = entry?;
         let target = fs::read_link(entry.path()).unwrap_or_default();
-        // The directory being read is itself open, by us and only now.
+        // The directory being read is itself open, by this process and only now.
         if !(target.starts_with("/proc") && target.ends_with("fd")) {
             files.insert(
                 entry.file_name().to_string_lossy().into_owned(),

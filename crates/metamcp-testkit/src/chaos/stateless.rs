@@ -1,4 +1,5 @@
-//! The child without a handshake: revision 2026-07-28, where each request says what it needs and questions are answers.
+//! The child without a handshake: revision 2026-07-28, where each request is self-contained and a server request is an
+//! `input_required` result.
 
 use std::sync::Arc;
 
@@ -9,30 +10,29 @@ use super::offers;
 use super::server_state::{ServerState, die};
 use crate::journal::{EventKind, Record};
 
-/// The revision.
 const VERSION: &str = "2026-07-28";
-/// Where a request says which revision it is in.
+/// The `_meta` key with the protocol version of a request.
 const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
-/// What the child speaks.
+/// The protocol eras the child supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Era {
     /// Only with a handshake.
     #[default]
     Legacy,
-    /// Only without.
+    /// Only without a handshake.
     Modern,
-    /// Either, request by request.
+    /// Either, per request.
     Both,
-    /// Only with a handshake, and never again to who began with anything else.
+    /// Only with a handshake; refuses everything once probed with `server/discover`.
     Touchy,
-    /// Only with a handshake, and silent to who begins with anything else.
+    /// Only with a handshake; ignores `server/discover`.
     Silent,
-    /// The same, and dead as soon as it hears the next word: the Python SDK before 1.9.2.
+    /// The same, and exits on the next request: the Python SDK before 1.9.2.
     Deaf,
-    /// Only with a handshake, and silent for ever to who began with anything else.
+    /// Only with a handshake; ignores `server/discover` and everything after it.
     Mute,
-    /// Only with a handshake, and dead of anything else.
+    /// Only with a handshake; exits on `server/discover`.
     Frail,
 }
 
@@ -52,13 +52,13 @@ impl Era {
     }
 }
 
-/// Whether a request is one of the stateless era, for a child that speaks it.
+/// Whether a request is stateless, for a child that supports that.
 pub(super) fn is_stateless(server: &ServerState, params: &Value) -> bool {
     matches!(server.options.era, Era::Modern | Era::Both)
         && params["_meta"][PROTOCOL_VERSION] == VERSION
 }
 
-/// Takes a request that only matters here. True if that was all.
+/// Handles requests specific to the era. True if nothing else is to be done.
 pub(super) fn takes(server: &Arc<ServerState>, method: &str, request: &Request) -> bool {
     let refuse = |code: i64, message: &str| {
         server.send(&error_line(&request.id, &json!({"code": code, "message": message})));
@@ -129,7 +129,7 @@ fn listen(server: &ServerState, request: &Request) {
         "notifications": granted,
     });
     server.send(&notification_line("notifications/subscriptions/acknowledged", &params));
-    // Whatever is subscribed to changes at once.
+    // Each subscribed resource changes at once.
     for uri in wanted["resourceSubscriptions"].as_array().into_iter().flatten() {
         let params = json!({"uri": uri, "_meta": params["_meta"]});
         server.send(&notification_line("notifications/resources/updated", &params));
@@ -139,12 +139,12 @@ fn listen(server: &ServerState, request: &Request) {
     }
 }
 
-/// A list as this era has it.
+/// A list in the format of this era.
 pub(super) fn list(tools: &[Value]) -> Value {
     json!({"resultType": "complete", "tools": tools, "ttlMs": 60_000, "cacheScope": "public"})
 }
 
-/// A result as this era has it.
+/// A result in the format of this era.
 pub(super) fn typed(mut result: Value) -> Value {
     if let Some(result) = result.as_object_mut() {
         result.entry("resultType").or_insert_with(|| "complete".into());
@@ -152,7 +152,7 @@ pub(super) fn typed(mut result: Value) -> Value {
     result
 }
 
-/// Asks by answering, or uses the answer that came along.
+/// Returns an `input_required` result, or uses the input response that came with the call.
 pub(super) fn question(call: &Call, capability: &str, method: &str, params: &Value) -> Value {
     let able = &call.meta["io.modelcontextprotocol/clientCapabilities"];
     if able[capability].is_null() {

@@ -1,4 +1,4 @@
-//! Every line in order of arrival, and which of them answers what.
+//! Every line in order of arrival, and which request each of them answers.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,40 +10,38 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// One line as it came.
+/// One received line.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// The bytes without the newline.
     pub bytes: Arc<[u8]>,
     /// When its last byte was read.
     pub at: Instant,
-    /// What it is.
     pub kind: Kind,
 }
 
 /// What a line is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// An answer, with the id as it was written.
+    /// A response, with the id as it was written.
     Answer(String),
-    /// A question to us, by method.
+    /// A server request, by method.
     Question(String),
     /// A notification, by method.
     Notification(String),
-    /// Nothing a client can use; also noted as a violation.
+    /// Nothing a client can use; also recorded as a violation.
     Unusable,
 }
 
-/// The answer to a request.
+/// The response to a request.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The whole message.
     pub value: Value,
-    /// The line it came in, as bytes.
+    /// The raw line.
     pub raw: Arc<[u8]>,
-    /// Its place among all lines received.
+    /// Its index among all lines received.
     pub index: usize,
-    /// When it arrived.
     pub at: Instant,
 }
 
@@ -84,9 +82,9 @@ pub(super) struct Inbox {
 #[derive(Default)]
 struct State {
     lines: Vec<Line>,
-    /// How many answers each id may get: as many as requests carried it.
+    /// How many responses each id may get: one per request that carried it.
     expected: HashMap<String, usize>,
-    /// The lines that answered it, in order.
+    /// The lines that answered each id, in order.
     answers: HashMap<String, Vec<usize>>,
     violations: Vec<String>,
     ended: bool,
@@ -107,14 +105,14 @@ struct Envelope<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// An id that is there, even where it is null: that is how lines nobody can answer are answered.
+/// An id that is present, even if it is null: errors about unreadable requests have a null id.
 fn written<'de: 'a, 'a, D: Deserializer<'de>>(
     id: D,
 ) -> std::result::Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(id).map(Some)
 }
 
-/// Without its version a line is not a message, whatever else it holds.
+/// Without its version a line is not a message, whatever else it contains.
 #[derive(Deserialize)]
 enum Version {
     #[serde(rename = "2.0")]
@@ -122,12 +120,12 @@ enum Version {
 }
 
 impl Inbox {
-    /// Makes one more answer to this id legitimate.
+    /// Allows one more response to this id.
     pub(super) fn expect(&self, id: &str) {
         *self.lock().expected.entry(id.to_owned()).or_default() += 1;
     }
 
-    /// Files a line; gives it back if it is a question somebody must answer.
+    /// Records a line; returns it if it is a server request that needs a response.
     pub(super) fn take(&self, bytes: Vec<u8>) -> Option<Question> {
         let at = Instant::now();
         let (kind, question) = match serde_json::from_slice::<Envelope<'_>>(&bytes) {
@@ -190,7 +188,7 @@ impl Inbox {
         self.arrival.notify_all();
     }
 
-    /// Waits for the answer to an id; of several requests with one id, `earlier` says how many answers to skip.
+    /// Waits for the response to an id; of several requests with one id, `earlier` is the number of responses to skip.
     pub(super) fn wait(&self, id: &str, earlier: usize, deadline: Duration) -> Result<Answer> {
         let end = Instant::now() + deadline;
         let mut state = self.lock();

@@ -1,8 +1,8 @@
-//! Finds members of a JSON object without building anything; trusts the sender to write JSON.
+//! Finds members of a JSON object without allocating; trusts the sender to write JSON.
 
 use memchr::memchr2;
 
-/// The members of the object in `bytes`, as raw key (without quotes) and raw value; ends at the first oddity.
+/// The members of the object in `bytes`, as raw key (without quotes) and raw value; stops at the first syntax error.
 pub(super) fn members(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut at = skip_space(bytes, 0);
     let mut open = bytes.get(at) == Some(&b'{');
@@ -34,12 +34,12 @@ pub(super) fn member<'a>(bytes: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     members(bytes).find_map(|(key, value)| (key == name).then_some(value))
 }
 
-/// A raw value read as a number of bytes.
+/// Parses a raw value as a number of bytes.
 pub(super) fn number(raw: &[u8]) -> Option<usize> {
     std::str::from_utf8(raw).ok()?.parse().ok()
 }
 
-/// Where the value that begins at `at` ends.
+/// The end of the value that begins at `at`.
 fn value_end(bytes: &[u8], mut at: usize) -> Option<usize> {
     match *bytes.get(at)? {
         b'"' => string_end(bytes, at),

@@ -1,4 +1,4 @@
-//! What an honest remote server answers, in either era and in the transport of 2024; it counts what it executes.
+//! The responses of a correct remote server, in either era and with the 2024 transport; it counts what it executes.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -10,23 +10,23 @@ use serde_json::{Value, json};
 
 use super::{Exchange, ReceivedRequest};
 
-/// How it speaks.
+/// The transport it speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoteTransport {
     /// With `initialize` and sessions.
     Sessions,
-    /// With `initialize`, and it keeps nothing.
+    /// With `initialize`, without sessions.
     NoSessions,
-    /// The revision of 2026.
+    /// The 2026 revision.
     Stateless,
-    /// The transport of 2024, at `/sse`.
+    /// The 2024 transport (HTTP+SSE), at `/sse`.
     Sse,
 }
 
-/// See the module.
+/// See the module documentation.
 pub struct HonestServer {
     transport: RemoteTransport,
-    /// Whether answers come as streams.
+    /// Whether responses are event streams.
     streams: bool,
     last: AtomicU64,
     state: Mutex<HonestState>,
@@ -35,15 +35,14 @@ pub struct HonestServer {
 #[derive(Default)]
 struct HonestState {
     sessions: HashSet<String>,
-    /// Arguments of every call that was executed.
+    /// Arguments of every executed call.
     executed: Vec<Value>,
-    /// Ways to the streams that clients hold open, by session.
+    /// Senders to the streams that clients have open, by session.
     listeners: HashMap<String, Sender<Value>>,
     tools: Vec<Value>,
 }
 
 impl HonestServer {
-    /// One that speaks so.
     pub fn new(transport: RemoteTransport, streams: bool) -> HonestServer {
         let state = HonestState {
             tools: vec![
@@ -56,25 +55,25 @@ impl HonestServer {
         HonestServer { transport, streams, last: AtomicU64::new(0), state: Mutex::new(state) }
     }
 
-    /// Arguments of every call that was executed.
+    /// Arguments of every executed call.
     pub fn executed(&self) -> Vec<Value> {
         self.state().executed.clone()
     }
 
-    /// Counts an execution that the test answers for itself.
+    /// Records an execution that the test responds to itself.
     pub fn execute(&self, request: &ReceivedRequest) {
         let arguments = request.json()["params"]["arguments"].clone();
         self.state().executed.push(arguments);
     }
 
-    /// Forgets every session, as a server does that was started anew.
+    /// Forgets every session, as a restarted server does.
     pub fn forget(&self) {
         let mut state = self.state();
         state.sessions.clear();
         state.listeners.clear();
     }
 
-    /// Has one more tool from now on, and tells whoever listens.
+    /// Adds a tool and notifies the listening clients.
     pub fn learn(&self, tool: Value) {
         let told = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
         let mut state = self.state();
@@ -82,12 +81,11 @@ impl HonestServer {
         state.listeners.values().for_each(|listener| drop(listener.send(told.clone())));
     }
 
-    /// How many clients hold a stream open.
+    /// How many clients have a stream open.
     pub fn listeners(&self) -> usize {
         self.state().listeners.len()
     }
 
-    /// Answers one request.
     pub fn answer(&self, request: &ReceivedRequest, exchange: &mut Exchange<'_>) -> io::Result<()> {
         match (request.method.as_str(), self.transport) {
             ("GET", RemoteTransport::Sse) => self.sse(exchange),
@@ -164,7 +162,7 @@ impl HonestServer {
         exchange.json(200, &headers, &answer)
     }
 
-    /// The answer to a request.
+    /// The response to a message.
     pub fn reply(&self, message: &Value) -> Value {
         let stateless = self.transport == RemoteTransport::Stateless;
         let params = &message["params"];
@@ -246,7 +244,7 @@ impl HonestServer {
     }
 }
 
-/// Writes what comes until nobody can send more or the peer is gone.
+/// Writes messages until all senders are gone or the peer disconnects.
 fn pour(receiver: &Receiver<Value>, exchange: &mut Exchange<'_>) -> io::Result<()> {
     while let Ok(message) = receiver.recv() {
         exchange.raw(format!("event: message\ndata: {message}\n\n").as_bytes())?;

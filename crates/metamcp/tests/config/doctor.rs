@@ -1,4 +1,4 @@
-//! `metamcp doctor`, on healthy and on sick configurations.
+//! `metamcp doctor`, on healthy and on broken configurations.
 
 use insta::assert_snapshot;
 use serde_json::Value;
@@ -30,7 +30,7 @@ fn shell() -> Shell {
     shell
 }
 
-/// Without times, which differ, and without what depends on the machine.
+/// Removes times, which vary, and what depends on the machine.
 fn steady(text: &str) -> String {
     let of_the_machine = |line: &str| {
         ["no server needs it", "sandbox", "Landlock"].iter().any(|of| line.contains(of))
@@ -98,7 +98,7 @@ fn exit_codes() {
     assert_eq!(shell.run(&["doctor"]).status.code(), Some(1), "a problem");
 }
 
-/// More servers than the pool has places, and no patience for waiting in line: each is tried when there is a place.
+/// More servers than pool slots, and a short queue timeout: each is tried when a slot is free.
 #[test]
 fn no_server_is_reported_for_having_waited_in_line() {
     let shell = Shell::new();
@@ -121,12 +121,12 @@ fn no_server_is_reported_for_having_waited_in_line() {
     }
 }
 
-/// A server that is slow beyond all patience is not waited for once there is something to search in.
+/// A server that exceeds every timeout does not block a search once there is something to search in.
 #[test]
 fn a_search_goes_on_without_a_server_that_hangs() {
     let shell = Shell::new();
     let program = Value::from(env!("CARGO_BIN_EXE_metamcp"));
-    // It becomes a server in the end, so that it shows in the answer whether it was waited for.
+    // It becomes ready in the end, so the result shows whether it was waited for.
     let late = format!("sleep 40; exec {} __example clock", env!("CARGO_BIN_EXE_metamcp"));
     let late = Value::from(late);
     shell.write(

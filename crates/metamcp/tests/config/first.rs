@@ -100,7 +100,7 @@ fn the_project_has_a_file_of_its_own() {
     let shell = shell();
     shell.run(&["add", "--scope", "project", "here", "--", "x"]);
     assert!(shell.read("project/.mcp.json").contains("here"));
-    // It is changed only where that is asked for.
+    // It is changed only on request.
     shell.run(&["add", "also-here", "--project", "--", "x"]);
     shell.run(&["add", "there", "--", "x"]);
     assert!(shell.read("project/.mcp.json").contains("also-here"));
@@ -167,7 +167,7 @@ fn sixteen_processes_at_once_lose_nothing() {
     for comment in ["// my servers", "// the notes", "/* switched off", "// few"] {
         assert!(text.contains(comment), "{comment}");
     }
-    // Nothing lies beside it, neither a lock nor half a file.
+    // No leftovers beside it, neither a lock nor a partial file.
     let beside = std::fs::read_dir(shell.path("user/.metamcp")).unwrap().count();
     assert_eq!(beside, 1);
     assert_eq!(shell.json(&["remove", "s3-1", "--json"])["done"], json!("removed"));
@@ -192,7 +192,7 @@ fn what_the_commands_that_use_servers_say() {
     shell.write("project/queries.jsonl", "{\"query\": \"add numbers\", \"gold\": [\"a\"]}\n");
     let mut all = String::new();
     for line in [
-        // The first search waits for a server that was never listed, whatever the budget of a model is.
+        // The first search waits for a server that was never listed, whatever the model's budget is.
         &["search", "arithmetic expression", "--discover-budget", "1ms"][..],
         &["list"],
         &["list", "numbers"],

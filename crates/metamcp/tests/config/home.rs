@@ -1,4 +1,5 @@
-//! Homes that cannot be written to, that hold what killed gateways left, or that another program holds: what is said.
+//! Homes that are not writable, that contain leftovers of killed gateways, or that another process has locked: the
+//! error messages.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -20,7 +21,7 @@ fn of_home(told: &Value) -> Vec<Value> {
 fn doctor_finds_a_home_that_cannot_be_written_to() {
     let shell = Shell::new();
     shell.write("project/named.json", r#"{ "mcpServers": {} }"#);
-    // Not even root can make a file there.
+    // Not even root can create a file there.
     let output = shell.run_with(
         &["--config", "named.json", "doctor", "--json"],
         &[("METAMCP_HOME", "/proc/self")],

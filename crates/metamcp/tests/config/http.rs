@@ -1,4 +1,4 @@
-//! `metamcp init --http`: clients of every kind get the address and the token, and lose them again.
+//! `metamcp init --http`: every kind of client gets the address and the token, and undo removes them.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -35,7 +35,7 @@ fn home() -> Shell {
     let shell = Shell::new();
     for (path, text) in FILES {
         shell.write(path, text);
-        // As most programs leave their files.
+        // The usual mode of most programs' files.
         let mode = std::fs::Permissions::from_mode(0o644);
         std::fs::set_permissions(shell.path(path), mode).unwrap();
     }
@@ -59,7 +59,7 @@ fn clients_are_configured_for_an_http_gateway_and_restored() {
             shown.push_str(&format!("\n== {path}\n{}", text.replace(token, "TOKEN")));
         }
     }
-    // Again there is nothing to do, and with a new token there is.
+    // A second run has nothing to do, except with a new token.
     let again = shell.json(&["init", "--http", "--dry-run", "--json"]);
     assert_eq!(clients(&again, "writes", true), Vec::<String>::new());
     shell.json(&["token", "--rotate", "--json"]);

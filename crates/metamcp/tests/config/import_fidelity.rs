@@ -1,5 +1,5 @@
-//! Moving in loses nothing: what a server got from its client it gets behind metamcp, for the syntax of every client,
-//! and everything can be taken back.
+//! Importing loses nothing: a server gets the same environment behind metamcp as from its client, for the syntax of
+//! every client, and everything can be undone.
 
 #![cfg(unix)]
 
@@ -11,15 +11,15 @@ use serde_json::Value;
 
 use crate::Shell;
 
-/// How much of its own environment a client gives to what it starts.
+/// How much of its own environment a client passes to the processes it starts.
 #[derive(Clone, Copy, PartialEq)]
 enum Gives {
     All,
-    /// A short list of its own, and what the entry names.
+    /// A short allowlist, and what the entry names.
     Named,
 }
 
-/// One server of one client: its file, how much the client passes on, and what its variable `SEEN` was before.
+/// One server of one client: its file, how much the client passes on, and the value of `SEEN` before the import.
 struct Case {
     client: &'static str,
     file: &'static str,
@@ -29,7 +29,7 @@ struct Case {
     seen: &'static str,
 }
 
-/// The variables of the person's shell.
+/// The variables of the user's shell.
 const SHELL: &[(&str, &str)] = &[("LOCAL_TOKEN", "local-1"), ("GEM_TOKEN", "gem-1")];
 
 const CASES: &[Case] = &[
@@ -195,7 +195,7 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// A server that writes down what it was given, and ends.
+/// A server that records its environment, and exits.
 const PROBE: &str = "#!/bin/sh\n/usr/bin/env > \"$HOME/seen-$1\"\n";
 
 fn home() -> Shell {
@@ -208,7 +208,7 @@ fn home() -> Shell {
     shell
 }
 
-/// The person's variables, as their shell has them.
+/// The user's environment, as their shell has it.
 fn surroundings(shell: &Shell) -> Vec<(String, String)> {
     let path = format!("{}:/usr/bin:/bin", shell.path("bin").display());
     let own = [("PATH", path), ("CODEX_HOME", shell.path("user/elsewhere").display().to_string())];
@@ -225,7 +225,7 @@ fn run(shell: &Shell, arguments: &[&str]) -> String {
     format!("{}{}", text(output.stdout), text(output.stderr))
 }
 
-/// A value of the gateway's own entry as its client fills it in.
+/// A value of the gateway's own entry as its client expands it.
 fn filled_in(value: &str) -> String {
     let mut value = value.replace("${input:key-1}", "typed");
     for (name, of_it) in SHELL {
@@ -235,7 +235,7 @@ fn filled_in(value: &str) -> String {
     value
 }
 
-/// Starts a server as its client does now: through the entry that init wrote, with the variables that client gives.
+/// Starts a server as its client does now: through the entry that init wrote, with the variables that client passes.
 fn started(shell: &Shell, case: &Case) -> String {
     let client = clients::named(case.client).unwrap();
     let first = CASES.iter().find(|one| one.client == case.client).unwrap();
@@ -297,7 +297,7 @@ fn what_every_client_gave_its_servers_they_get_behind_metamcp() {
     assert!(!shell.path("user/.metamcp/mcp.json").exists(), "{undone}");
 }
 
-/// A second init finds what is new, tells the clients what they have to pass on, and all of it is taken back at once.
+/// A second init finds what is new, updates what the clients pass on, and one undo reverts all of it.
 #[test]
 fn undo_goes_back_to_before_the_first_init() {
     let shell = home();
@@ -362,7 +362,7 @@ fn servers_that_would_not_start_are_reported_and_not_imported() {
     assert!(shell.read(path).contains("\"good\""), "{told}");
 }
 
-/// A link into a folder of dotfiles that has no file yet.
+/// A symlink into a dotfiles folder whose target does not exist yet.
 #[test]
 fn a_link_that_leads_nowhere_stays_one_there_and_back() {
     let shell = Shell::new();
@@ -396,7 +396,7 @@ fn undo_names_no_copy_that_is_not_there_and_takes_its_servers_out() {
     assert!(own.contains("\"mine\"") && !own.contains("\"good\""), "{own}");
 }
 
-/// Thousands of servers are moved in one go; before, each was a new reading of everything.
+/// Thousands of servers are moved in one pass; reading everything again for each would be too slow.
 #[test]
 fn thousands_of_servers_are_moved_and_taken_back() {
     let shell = Shell::new();
@@ -428,7 +428,7 @@ fn a_secret_file_that_is_missing_is_what_doctor_says() {
     assert!(told.contains("the file, program or keyring entry that holds the secret"), "{told}");
 }
 
-/// What the person's shell has and a client does not give to metamcp is a thing to be told.
+/// Doctor reports a variable that the user's shell has and a client does not pass to metamcp.
 #[test]
 fn doctor_says_which_client_keeps_a_variable_to_itself() {
     let shell = home();
@@ -440,7 +440,7 @@ fn doctor_says_which_client_keeps_a_variable_to_itself() {
     assert!(told.contains("every server of your file gets"), "{told}");
 }
 
-/// A file that lies elsewhere is still read as its client does.
+/// A client's file in another place is still parsed with that client's keys.
 #[test]
 fn a_client_file_is_imported_with_its_own_keys() {
     let shell = Shell::new();
@@ -490,13 +490,13 @@ fn doctor_knows_what_a_client_fills_in_and_what_init_leaves() {
         "{told}"
     );
     assert!(told.contains("0 problems"), "{told}");
-    // Nobody fills it in any more.
+    // No client expands it any more.
     shell.write("user/.config/Code/User/mcp.json", "{}");
     let told = run(&shell, &["doctor"]);
     assert!(told.contains("VSCODE_INPUT_K is not set") && told.contains("1 problem"), "{told}");
 }
 
-/// What a client passed on in silence is named, and never shown.
+/// Variables that a client passed on implicitly are named, and their values never shown.
 #[test]
 fn secrets_that_servers_do_not_inherit_any_more_are_named() {
     let shell = Shell::new();

@@ -6,7 +6,7 @@ use crate::Shell;
 
 const OWN: &str = "user/.metamcp/mcp.json";
 
-/// A client's file with comments, things that are none of ours, and two servers.
+/// Client files with comments, unrelated keys, and two servers.
 const FILES: &[(&str, &str)] = &[
     (
         "user/.config/Claude/claude_desktop_config.json",
@@ -113,7 +113,7 @@ fn what_init_shows_does_and_takes_back() {
     assert_snapshot!(plain(all));
 }
 
-/// Every client's file keeps every line that is not about the servers that moved.
+/// Every client's file retains every line that is not about the moved servers.
 #[test]
 fn comments_and_unknown_keys_survive() {
     let shell = shell();
@@ -152,13 +152,13 @@ fn a_file_that_its_client_wrote_since_keeps_what_it_wrote() {
     assert!(!text.contains("metamcp"), "{text}");
 }
 
-/// A full disk, or an end at the worst moment: the copy and the note come first.
+/// A full disk, or a crash at the worst moment: the backup and its record come first.
 #[test]
 fn nothing_is_changed_that_could_not_be_taken_back() {
     let shell = shell();
     let (path, copies) = ("user/.cursor/mcp.json", "user/.metamcp/backups");
     let before = shell.read(path);
-    // No copy can be put away where a file is in the way.
+    // No backup can be made because a file is in the way.
     shell.write(copies, "");
     let told = shell.told(&["init", "--yes", "--client", "cursor"]);
     assert!(told.contains("--undo"), "{told}");
@@ -166,7 +166,7 @@ fn nothing_is_changed_that_could_not_be_taken_back() {
     std::fs::remove_file(shell.path(copies)).unwrap();
     let undone = shell.told(&["init", "--undo"]);
     assert!(!shell.path(OWN).exists(), "{undone}");
-    // Noted, but it never came to the change.
+    // Recorded, but the change itself never happened.
     shell.run(&["init", "--yes", "--client", "cursor"]);
     shell.write(path, &before);
     let undone = shell.told(&["init", "--undo"]);
@@ -188,7 +188,7 @@ fn copies_of_two_inits_in_one_second_are_two() {
     assert_eq!(shell.read(path), before);
 }
 
-/// Beside others it is left alone with a word; named, it is what could not be done.
+/// Among others, such a client is skipped with a note; selected by name, it is an error.
 #[test]
 fn a_client_that_was_named_and_cannot_be_edited_is_a_failure() {
     let shell = shell();
@@ -233,7 +233,7 @@ fn a_machine_without_clients_and_names_that_are_none() {
     assert_snapshot!(all.join("\n"));
 }
 
-/// Whoever broke their own file has to get back as well; the file itself stays as they left it.
+/// A user who broke metamcp's own config can still undo; that file stays as they left it.
 #[test]
 fn undo_needs_no_sound_file_of_ours() {
     let too_large = format!("{{ \"mcpServers\": {{}} }}{}", " ".repeat(2 << 20));

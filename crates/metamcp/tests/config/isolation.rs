@@ -1,4 +1,4 @@
-//! The isolation profile in variables of metatools, and unknown variables: used, refused or reported.
+//! The isolation profile in the environment variables of metatools, and unknown variables: used, refused or reported.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
@@ -9,7 +9,7 @@ const PROFILE: &str = "METATOOLS_RUNTIME_PROFILE";
 const RUNS_IN: &str = "METATOOLS_RUNTIME_BACKEND";
 const WASM: &str = "METATOOLS_WASM_ENABLED";
 
-/// A machine with a script, and a `docker` that answers with this exit code, if any.
+/// A machine with a script, and a `docker` that exits with this code, if any.
 fn shell(docker: Option<i32>) -> Shell {
     let shell = Shell::with_config(r#"{ "mcpServers": { "a": { "command": "x" } } }"#);
     shell.write("project/one.js", "return 1 + 1");
@@ -31,7 +31,7 @@ fn with(shell: &Shell, arguments: &[&str], variables: &[(&str, &str)]) -> (i32, 
     (status.code().expect("it was not killed"), text(stdout), text(stderr))
 }
 
-/// What cannot be had is refused, with what is missing and how to get it; the script never runs in something weaker.
+/// An unavailable profile is refused, with what is missing and how to get it; the script never runs in a weaker one.
 #[test]
 #[cfg(not(feature = "hardened"))]
 fn scripts_are_refused_where_the_wish_cannot_be_met() {
@@ -45,7 +45,7 @@ fn scripts_are_refused_where_the_wish_cannot_be_met() {
         let (code, out, said) = with(&shell, &["run", "one.js"], variables);
         assert_eq!((code, out.as_str()), (4, ""), "{variables:?}: {said}");
         assert!(said.contains(profile) && said.contains(cure), "{variables:?}: {said}");
-        // The log says so before anybody runs a script.
+        // The log says so before any script runs.
         let (code, _, said) = with(&shell, &["serve"], variables);
         assert_eq!(code, 0, "{said}");
         assert!(said.contains("scripts are refused"), "{variables:?}: {said}");

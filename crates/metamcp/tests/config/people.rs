@@ -1,4 +1,4 @@
-//! What the command line says to people, and to programs that people write: next steps, exit codes, JSON.
+//! What the command line prints for people and for scripts: next steps, exit codes, JSON.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::Shell;
 
 const OWN: &str = "user/.metamcp/mcp.json";
 
-/// A home with one server that works.
+/// A home with one working server.
 fn shell() -> Shell {
     let shell = Shell::new();
     let numbers =
@@ -16,7 +16,7 @@ fn shell() -> Shell {
     shell
 }
 
-/// Input that is wrong, in every command that takes some.
+/// Invalid input, for every command that takes input.
 const WRONG: &[&[&str]] = &[
     &["list", "nobody"],
     &["search", "x", "--server", "nobody"],
@@ -85,7 +85,7 @@ fn a_tool_that_is_mistyped_and_an_entry_that_is_wrong() {
     assert!(told.contains("disabled:") && !told.contains("command  "), "{told}");
 }
 
-/// The next step is something that can be typed.
+/// Each suggested next step is a command line that can be typed.
 #[test]
 fn people_are_given_command_lines() {
     let shell = shell();
@@ -115,7 +115,7 @@ fn people_are_given_command_lines() {
     assert!(told.contains("with `metamcp list SERVER`"), "{told}");
 }
 
-/// Every command that can print JSON, with nothing but what it cannot do without.
+/// Every command with JSON output, with only its required arguments.
 const JSON: &[&[&str]] = &[
     &["init"],
     &["add", "x", "--json", "--", "y"],
@@ -160,7 +160,7 @@ fn json_is_json_without_a_config_that_can_be_used_too() {
         let is_told = told["errors"][0]["file"].is_string() || told["findings"].is_array();
         assert!(is_told, "{line:?}: {told:#}");
     }
-    // And where there is none, and where the command line is wrong.
+    // Also without a config, and with an invalid command line.
     let shell = Shell::new();
     for line in [&["list", "--json"][..], &["search", "x", "--json"], &["call", "a:b", "--json"]] {
         assert_eq!(shell.run(line).status.code(), Some(3), "{line:?}");
@@ -203,7 +203,7 @@ fn a_server_is_looked_for_in_the_other_file_too() {
     assert_snapshot!(all);
 }
 
-/// A server that does not work is one line, whatever is asked, and the log keeps quiet.
+/// A broken server is one line of output, whatever the command, and nothing is logged.
 #[test]
 fn a_server_that_fails_is_one_line() {
     let shell = Shell::new();
@@ -225,7 +225,7 @@ fn a_server_that_fails_is_one_line() {
     assert!(loud.contains("server \"broken\" exited"), "who asks for a log gets one: {loud}");
 }
 
-/// A file that names a script that starts metamcp on that file cannot be seen through; the circle ends all the same.
+/// A config whose script starts metamcp with the same config cannot be detected statically; the recursion still ends.
 #[test]
 fn gateways_do_not_start_one_another_without_end() {
     let shell = shell();

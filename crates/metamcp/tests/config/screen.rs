@@ -1,4 +1,4 @@
-//! What a person sees at a terminal: columns, colours, progress, and that a no is heard.
+//! What a person sees at a terminal: columns, colours, progress, and that declining has an effect.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use crate::Shell;
 
 const OWN: &str = "user/.metamcp/mcp.json";
 
-/// A program at a terminal of its own.
+/// A program on its own pseudo-terminal.
 struct Screen {
     child: Child,
     terminal: File,
@@ -29,10 +29,10 @@ impl Screen {
         Screen { child, terminal: File::from(pair.master), shown: String::new() }
     }
 
-    /// Reads on; false when the program has ended.
+    /// Reads more; false when the program has exited.
     fn more(&mut self) -> bool {
         let mut bytes = [0; 4096];
-        // The other end is gone when the program has ended.
+        // Reading fails when the program has exited.
         let read = self.terminal.read(&mut bytes).unwrap_or(0);
         self.shown.push_str(&String::from_utf8_lossy(&bytes[..read]));
         read > 0
@@ -83,7 +83,7 @@ fn lists_have_columns_and_colours_on_a_terminal_only() {
         for row in plain.lines() {
             assert!(row.trim_end().chars().count() <= 60, "{line:?}: {row:?}");
         }
-        // A pipe has no width, whatever a variable says.
+        // A pipe has no width, whatever `COLUMNS` says.
         let piped = |width: &str| shell.run_with(line, &[("COLUMNS", width)]).stdout;
         assert_eq!(piped("40"), piped("140"), "{line:?}");
         assert!(!piped("40").contains(&0x1b), "{line:?}");
@@ -93,7 +93,7 @@ fn lists_have_columns_and_colours_on_a_terminal_only() {
     assert!(list.contains("Running ones are not marked"), "{list}");
 }
 
-/// The server waits for us, so it is starting for as long as the test wants.
+/// The server waits for the test, so it is starting for as long as the test wants.
 #[test]
 fn who_waits_for_a_server_sees_that_it_starts() {
     let shell = shell();
@@ -112,7 +112,7 @@ fn who_waits_for_a_server_sees_that_it_starts() {
         &["tools"],
         &["search", "arithmetic"],
     ] {
-        // Only what was never listed is waited for.
+        // Only a server that was never listed is waited for.
         drop(std::fs::remove_dir_all(shell.path("user/.metamcp/cache")));
         let mut screen = Screen::open(&shell, line, &[], 80);
         screen.until("starting");
@@ -121,7 +121,7 @@ fn who_waits_for_a_server_sees_that_it_starts() {
         let (shown, code) = screen.end();
         assert_eq!(code, Some(0), "{line:?}: {shown}");
     }
-    // Whoever wants quiet, or JSON, or looks from a pipe, gets none of it.
+    // No progress with `--quiet`, with JSON, or in a pipe.
     for line in [&["call", "slow:evaluate", "expression=1+1", "-q"][..], &["tools", "--json"]] {
         drop(std::fs::remove_dir_all(shell.path("user/.metamcp/cache")));
         let screen = Screen::open(&shell, line, &[], 80);
@@ -132,7 +132,7 @@ fn who_waits_for_a_server_sees_that_it_starts() {
     }
 }
 
-/// The lock is ours, so init writes for as long as the test wants.
+/// The test holds the lock, so init waits for as long as the test wants.
 #[test]
 fn who_waits_for_init_sees_what_it_does() {
     let shell = shell();
@@ -184,7 +184,7 @@ fn a_no_is_acknowledged() {
     assert_eq!((code, shell.read("user/.cursor/mcp.json")), (Some(1), before));
 }
 
-/// An editor is a script here: the first time it breaks the file, the second time it mends it.
+/// The editor is a script here: the first time it breaks the file, the second time it fixes it.
 #[test]
 fn a_file_that_was_broken_in_the_editor_is_offered_again() {
     let shell = shell();
@@ -198,7 +198,7 @@ fn a_file_that_was_broken_in_the_editor_is_offered_again() {
     screen.types("y\n");
     let (shown, code) = screen.end();
     assert_eq!((code, shell.read(OWN).trim()), (Some(0), "{\"mcpServers\": {}}"), "{shown}");
-    // A no leaves the file as it was.
+    // Declining leaves the file as it was.
     shell.write(OWN, &before);
     let mut screen = Screen::open(&shell, &["config", "edit"], &variables, 80);
     screen.until("Edit it again? [Y/n]");
@@ -208,7 +208,7 @@ fn a_file_that_was_broken_in_the_editor_is_offered_again() {
     assert_eq!((code, shell.read(OWN)), (Some(3), before));
 }
 
-/// A person takes one server of two, and the client that is not wanted is left alone.
+/// A person selects one server of two; the client that is not selected stays unchanged.
 #[test]
 fn clients_and_servers_are_chosen_from_a_list() {
     let shell = Shell::new();
@@ -223,7 +223,7 @@ fn clients_and_servers_are_chosen_from_a_list() {
     screen.types("c\n");
     screen.until("Enter when done");
     assert!(screen.shown.contains("will not start: its program `no-such` is not found"));
-    // The second server, and the whole of the second client.
+    // The second server, and all of the second client.
     screen.types("3 99\n");
     screen.until("is not a number from 1 to 8");
     screen.types("3 5\n");

@@ -1,4 +1,5 @@
-//! Servers and tools from a shell: arguments as people type them, names alone, one server's whole configuration, completion.
+//! Servers and tools from a shell: arguments as people type them, bare tool names, a server's whole configuration,
+//! completion.
 
 use std::process::Output;
 
@@ -29,7 +30,7 @@ fn arguments_are_typed_as_people_write_them() {
     let shell = shell();
     shell.write("project/words.txt", "one two three");
     for (line, part) in [
-        // A list of numbers, before and after the server was ever listed.
+        // A list of numbers, before and after the server's tools are cached.
         (&["call", "numbers:statistics", "values=1", "values=3"][..], "\"mean\":2"),
         (&["call", "numbers:statistics", "values=[1,3]"], "\"mean\":2"),
         (&["call", "numbers:statistics", "values:=[1, 3]"], "\"mean\":2"),
@@ -38,7 +39,7 @@ fn arguments_are_typed_as_people_write_them() {
             &["call", "numbers:convert_unit", "value=1", "--args", r#"{"from": "km", "to": "m"}"#],
             "1000",
         ),
-        // The name alone.
+        // The tool name alone.
         (&["call", "factorize", "number=12"], "2"),
         (&["call", "count_words", "text=@words.txt"], "3"),
     ] {
@@ -63,7 +64,7 @@ fn what_cannot_be_called_says_what_can() {
     ] {
         all.push_str(&format!("$ metamcp {}\n{}\n", line.join(" "), shell.told(line)));
     }
-    // One name, two servers.
+    // One tool name on two servers.
     let servers = json!({ "numbers": example("numbers"), "others": example("numbers") });
     shell.write(OWN, &json!({ "mcpServers": servers }).to_string());
     shell.run(&["tools"]);
@@ -72,7 +73,7 @@ fn what_cannot_be_called_says_what_can() {
     assert_snapshot!(all);
 }
 
-/// What a server was given is not printed because it says it again.
+/// A server's secrets are redacted when the server repeats them.
 #[test]
 fn secrets_are_taken_out_of_what_is_printed() {
     let shell = shell();
@@ -120,7 +121,7 @@ fn one_server_as_it_is_understood() {
     assert_snapshot!(all);
 }
 
-/// What is said of variables is what the server gets: by default, by its own `passEnv`, and by that of the file.
+/// The variables shown are those the server gets: by default, by its own `passEnv`, and by that of the file.
 #[test]
 fn the_variables_of_a_server_are_shown() {
     let shell = Shell::new();
@@ -250,7 +251,7 @@ fn quiet_and_verbose_set_the_log() {
     assert!(text(&shell.run(&["call", "evaluate", "expression=1", "-v"])).contains("metamcp info"));
 }
 
-/// The words that follow a line, as a script asks for them.
+/// The completions of a line, as the shell script requests them.
 fn completed(shell: &Shell, words: &[&str]) -> Vec<String> {
     let line = [&["--"], words].concat();
     let output = shell.run_with(&line, &[("_METAMCP_COMPLETE", "bash")]);
@@ -277,7 +278,7 @@ fn completion_knows_servers_tools_and_arguments_and_starts_nothing() {
     let other = shell.path("user/other.json").display().to_string();
     shell.write("user/other.json", r#"{ "mcpServers": { "elsewhere": { "command": "x" } } }"#);
     assert_eq!(completed(&shell, &["metamcp", "--config", &other, "list", ""]), ["elsewhere"]);
-    // A config that cannot be read is no reason for words among what somebody types.
+    // An unreadable config must not print errors into the line somebody types.
     shell.write(OWN, "{ broken");
     assert!(completed(&shell, &["metamcp", "get", "x"]).is_empty());
 }
@@ -292,7 +293,7 @@ fn scripts_for_shells_are_small() {
     }
 }
 
-/// The script in a real bash: what it makes of a line that is broken at colons and equal signs.
+/// The script in a real bash, which splits words at colons and equal signs.
 #[test]
 fn bash_completes_behind_colons_and_equal_signs() {
     let shell = shell();
@@ -333,7 +334,7 @@ fn an_editor_that_fails_changes_nothing() {
         assert_eq!((output.status.code(), shell.read(OWN)), (Some(code), before.clone()), "{told}");
         assert!(told.to_lowercase().contains("nothing was changed"), "{editor}: {told}");
     }
-    // Without a person to ask, a broken text is not taken.
+    // Without a person to confirm, a broken file is rejected.
     shell.write("user/break", "#!/bin/sh\necho '{' > \"$1\"\n");
     let editor = format!("sh '{}'", shell.path("user/break").display());
     let variables = [("VISUAL", editor.as_str()), ("EDITOR", "false"), ("PATH", "/usr/bin:/bin")];

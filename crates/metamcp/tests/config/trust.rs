@@ -1,4 +1,5 @@
-//! A project's `.mcp.json`: nothing of it counts before a person approved exactly these bytes in exactly this folder.
+//! A project's `.mcp.json`: nothing of it takes effect before a person approved exactly these bytes in exactly this
+//! folder.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -20,7 +21,7 @@ fn numbers() -> Value {
     json!({ "command": env!("CARGO_BIN_EXE_metamcp"), "args": ["__example", "numbers"] })
 }
 
-/// A server that leaves a mark as soon as anything starts it.
+/// A server that creates a file as soon as it is started.
 fn marking(shell: &Shell) -> Value {
     let script = format!(
         "echo \"$KEY\" >> '{}'; exec '{}' __example clock",
@@ -30,7 +31,7 @@ fn marking(shell: &Shell) -> Value {
     json!({ "command": "/bin/sh", "args": ["-c", script], "env": { "KEY": "${MY_API_KEY}" } })
 }
 
-/// A user with a server of their own, in a folder that they cloned.
+/// A user with a server of their own, in a cloned repository.
 fn cloned() -> Shell {
     let shell = Shell::new();
     shell.write(OWN, &json!({ "mcpServers": { "numbers": numbers() } }).to_string());
@@ -62,7 +63,7 @@ fn named(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(name, origin)| ((*name).to_owned(), (*origin).to_owned())).collect()
 }
 
-/// A gateway in the project's folder, for a client that answers as it is told and keeps what it was asked.
+/// A gateway in the project's folder, for a client that answers as configured and records what it was asked.
 struct Served {
     client: Client,
     asked: Arc<Mutex<Vec<Value>>>,
@@ -166,7 +167,7 @@ fn the_picture_shows_all_that_would_run_and_asks_a_person() {
 fn an_approval_is_for_the_bytes_that_were_shown() {
     let shell = cloned();
     let seen = hash(&shell);
-    // Not a terminal, so nobody: neither silence nor a piped yes is one.
+    // Without a terminal there is no approval: neither empty input nor a piped "yes" counts.
     assert_eq!(shell.run(&["trust"]).status.code(), Some(2));
     let mut piped = Command::new(env!("CARGO_BIN_EXE_metamcp"));
     piped
@@ -176,12 +177,12 @@ fn an_approval_is_for_the_bytes_that_were_shown() {
         .current_dir(shell.path("project"));
     let mut piped =
         piped.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    // It may be gone before it reads.
+    // The process may have exited before it reads.
     drop(std::io::Write::write_all(&mut piped.stdin.take().unwrap(), b"yes\n"));
     assert_eq!(piped.wait().unwrap().code(), Some(2));
     assert_eq!(shell.run(&["trust", "--yes"]).status.code(), Some(2));
     assert_eq!(shell.run(&["trust", "--yes", "--sha256", "0"]).status.code(), Some(2));
-    // Replaced between the look and the yes.
+    // Replaced between preview and approval.
     let text = shell.read(PROJECT);
     shell.write(PROJECT, &text.replace("helper", "other"));
     assert_eq!(shell.run(&["trust", "--yes", "--sha256", &seen]).status.code(), Some(2));
@@ -189,7 +190,7 @@ fn an_approval_is_for_the_bytes_that_were_shown() {
     shell.write(PROJECT, &text);
     assert!(shell.run(&["trust", "--yes", "--sha256", &seen]).status.success());
     assert_eq!(servers(&shell), named(&[("numbers", "project"), ("helper", "project")]));
-    // Changed by one byte it is another file, and back again it is the same.
+    // With one byte changed it is another file; changed back, it is the same.
     shell.write(PROJECT, &format!("{text} "));
     assert_eq!(servers(&shell), named(&[("numbers", "user")]));
     assert_eq!(shell.json(&["trust", "--json"])["standing"], "changed");
@@ -210,7 +211,7 @@ fn the_same_file_in_another_folder_is_another_file() {
     let preview = shell.json(&["trust", "../evil", "--json"]);
     assert_eq!(preview["standing"], "waiting", "{preview:#}");
     assert!(preview["link"].as_str().is_some_and(|link| link.ends_with("project/.mcp.json")));
-    // And the same folder by another way is the same.
+    // The same folder through another path is the same.
     std::os::unix::fs::symlink(shell.path("project"), shell.path("way")).unwrap();
     assert_eq!(shell.json(&["trust", "../way", "--json"])["standing"], "trusted");
 }
@@ -251,7 +252,7 @@ fn a_file_written_beside_a_running_gateway_is_noticed_and_not_loaded() {
     let call = served.client.mcp_call_now("helper", "now", &json!({}), HUNG).unwrap();
     assert!(call.value.to_string().contains("server_not_found"), "{}", call.value);
     assert!(!shell.path("ran").exists());
-    // Approved in a terminal it is there, and changed it is gone again, while the user's own stays.
+    // Approved at a terminal it takes effect, and after a change it is gone again, while the user's own stays.
     approve(&shell);
     let has =
         |name: &str| served.overview().lines().any(|line| line.starts_with(&format!("{name}:")));
@@ -277,7 +278,7 @@ fn a_client_with_elicitation_is_asked_once() {
     let again = serve(&shell, &able, json!({ "action": "accept", "content": { "trust": true } }));
     assert!(!again.overview().contains("helper"));
     assert_eq!(again.questions(), 0, "it was declined as it is");
-    // Another content is another question.
+    // Other content needs another approval.
     let text = shell.read(PROJECT);
     shell.write(PROJECT, &format!("{text}\n"));
     assert!(eventually(HUNG, || again.overview().contains("helper")), "{}", again.client.stderr());
@@ -295,17 +296,17 @@ fn what_a_person_writes_with_our_commands_is_approved() {
     assert_eq!(servers(&shell), named(&[("numbers", "user"), ("here", "project")]));
     assert!(shell.run(&["disable", "--project", "here"]).status.success());
     assert_eq!(shell.json(&["trust", "--json"])["standing"], "trusted");
-    // Without the word it is the user's own file.
+    // Without `--project` the user's own file is changed.
     assert!(shell.run(&["add", "there", "--", "x"]).status.success());
     assert!(shell.read(OWN).contains("there") && !shell.read(PROJECT).contains("there"));
-    // Somebody else's change is not approved by ours.
+    // Our own change does not approve somebody else's.
     let text = shell.read(PROJECT);
     shell.write(PROJECT, &text.replace("\"x\"", "\"evil\""));
     assert!(shell.run(&["add", "--project", "more", "--", "x"]).status.success());
     assert_eq!(shell.json(&["trust", "--json"])["standing"], "changed");
 }
 
-/// A file that names only what passes for this gateway does nothing, but it is not ours: the program it names is.
+/// A file that only names something that looks like this gateway has no effect, but the program it names is not ours.
 #[test]
 fn what_does_nothing_today_is_not_approved_by_a_change() {
     let shell = Shell::new();

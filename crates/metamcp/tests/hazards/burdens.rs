@@ -1,5 +1,5 @@
-//! Scripts that ask for much, write names of any length, or are not quite what their author meant: others feel nothing
-//! of them, the answer stays short, and it says what was wrong.
+//! Scripts that use many resources, use names of any length, or contain mistakes: other calls are not affected, the
+//! response stays short, and it says what was wrong.
 
 use metamcp_testkit::{Answer, Server, Workspace, chaos_server};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn execute(gateway: &Gateway, code: &str) -> Answer {
     gateway.answer(id)
 }
 
-/// What a script gave, whether a value or an `ErrorObject`.
+/// A script's result, whether a value or an `ErrorObject`.
 fn structured(gateway: &Gateway, code: &str) -> Value {
     execute(gateway, code).value["result"]["structuredContent"].clone()
 }

@@ -23,7 +23,7 @@ fn a_cancelled_call_reaches_the_child_under_the_childs_own_id() {
     let theirs = &journal.of(EventKind::Execute).unwrap()[0].detail["id"];
     let cancelled = &journal.of(EventKind::Cancelled).unwrap()[0].detail;
     assert_eq!(&cancelled["requestId"], theirs);
-    // The server is as good as before.
+    // The server still works.
     assert_eq!(gateway.call("a", "echo", &json!({"text": "x"})).text(), Some("x"));
     assert_unanswered(&gateway, id);
     gateway.end();
@@ -38,7 +38,7 @@ fn a_late_answer_to_a_cancelled_call_is_dropped() {
     let id = gateway.mcp_call("a", "effect", &json!({"key": "late"})).unwrap();
     assert!(eventually(HUNG, || journal.executions("late").unwrap() == 1));
     cancel(&gateway, &json!(id));
-    // Answered by the same process long after the late one.
+    // Answered by the same process, long after the late response.
     let answer = gateway.call("a", "slow", &json!({"ms": 1500}));
     assert_eq!(answer.text(), Some("waited 1500 ms"));
     assert_unanswered(&gateway, id);
@@ -49,9 +49,9 @@ fn a_late_answer_to_a_cancelled_call_is_dropped() {
 #[test]
 fn a_call_cancelled_while_its_server_starts_is_never_sent() {
     let mut workspace = Workspace::new().unwrap();
-    // Its tools are not known yet, so the call waits for the list.
+    // Its tools are not cached yet, so the call waits for the list.
     workspace.server("unknown", chaos_server(&["answer-initialize-late=1000"]));
-    // Its tools are known from the first call, so the second waits for the process alone.
+    // Its tools are cached by the first call, so the second waits for the process alone.
     let ephemeral = chaos_server(&["answer-initialize-late=1000"]);
     workspace.server("known", ephemeral.setting("lifecycle", json!("ephemeral")));
     let gateway = Gateway::start(workspace);
@@ -78,7 +78,7 @@ fn cancelling_an_unknown_request_does_nothing() {
     let gateway = Gateway::start(workspace);
     assert_eq!(gateway.call("a", "echo", &json!({"text": "x"})).text(), Some("x"));
     let id = gateway.mcp_call("a", "slow", &json!({"ms": 500})).unwrap();
-    // Not this one: another type is another id.
+    // None of these match: another type is another id.
     for other in [json!(id.to_string()), json!(id + 1000), json!(null), json!({}), json!([id])] {
         cancel(&gateway, &other);
     }

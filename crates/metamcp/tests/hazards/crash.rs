@@ -1,4 +1,4 @@
-//! A server dies under a call: what may have run is never run again, what cannot have run is.
+//! A server dies during a call: what may have run is never replayed, what cannot have run is.
 
 use metamcp_testkit::{CallOutcome, EventKind, Record, Server, Workspace, census, chaos_server};
 use serde_json::json;
@@ -17,7 +17,7 @@ fn a_call_that_ran_before_the_crash_is_not_repeated() {
     assert_eq!(error.category.as_deref(), Some("stdio-exit"));
     assert_eq!(error.whole["details"]["sent"], true);
     assert!(!error.retryable, "repeating it is not ours to advise");
-    // The next call meets a fresh process.
+    // The next call gets a fresh process.
     assert_eq!(gateway.call("a", "effect", &json!({"key": "next"})).text(), Some("done next"));
     let workspace = gateway.end();
     assert_eq!(workspace.journal("a").executions("k").unwrap(), 1);
@@ -85,7 +85,7 @@ fn a_call_the_server_cannot_have_read_is_sent_to_the_next_process() {
     // Far more than a pipe holds, so the child is certain to die before the end of the line.
     let args = json!({"key": "k", "padding": "p".repeat(1 << 20)});
     let id = gateway.mcp_call("a", "effect", &args).unwrap();
-    // Once it answers this, the gateway has taken the call.
+    // Once this is answered, the gateway has read the call.
     gateway.ping();
     census::kill_all(&[child]);
     assert_eq!(gateway.answer(id).text(), Some("done k"));
@@ -110,7 +110,7 @@ fn a_server_that_cannot_start_is_reported_with_its_stderr() {
     gateway.end();
 }
 
-/// A server whose first process misbehaves so; all later ones are honest.
+/// A server whose first process misbehaves; all later ones are correct.
 fn dies_once(workspace: &Workspace, item: &str) -> Server {
     let once = workspace.file("once");
     chaos_server(&[item]).argument("--once").argument(&once.to_string_lossy())

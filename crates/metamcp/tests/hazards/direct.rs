@@ -1,4 +1,4 @@
-//! Direct mode: servers are shown as they are, and whatever one of them does, the others stay reachable.
+//! Direct mode: servers are passed through, and whatever one of them does, the others stay reachable.
 
 use metamcp_testkit::{Answer, Client, EventKind, Server, Workspace, chaos_server, eventually};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ fn offering(what: &str) -> Server {
     chaos_server(&[]).argument("--offers").argument(what)
 }
 
-/// A workspace whose gateway shows servers as they are.
+/// A workspace whose gateway passes servers through.
 fn shown<'a>(servers: impl IntoIterator<Item = (&'a str, Server)>) -> Workspace {
     let mut workspace = Workspace::new().unwrap();
     workspace.setting("surface", json!("direct"));
@@ -47,7 +47,7 @@ fn named(list: &[Value], key: &str) -> Vec<String> {
     list.iter().map(|one| one[key].as_str().unwrap().to_owned()).collect()
 }
 
-/// The same child without a gateway, to compare with.
+/// The same child without a gateway, for comparison.
 fn alone(server: &str) -> Client {
     let mut command = std::process::Command::new(metamcp_testkit::programs::chaos_child());
     command.args(["--offers", server]);
@@ -225,7 +225,7 @@ fn a_tool_that_is_none_does_not_spoil_the_list() {
         }
         let hidden = tools.iter().find(|tool| tool["name"] == format!("{prefix}hidden_words"));
         assert_eq!(hidden.unwrap()["description"], "abc");
-        // Names that are too long for clients are shortened, and still lead to their tools.
+        // Names that are too long for clients are shortened, and still resolve to their tools.
         let long = names.iter().find(|name| name.contains("long_")).unwrap();
         let answer = call(&gateway, long, &json!({}));
         let said = answer.value["error"]["message"].as_str().unwrap_or_default();
@@ -294,7 +294,7 @@ fn servers_that_are_switched_off_are_not_said_to_be_missing() {
     }
 }
 
-/// Hosts that show a server's pages need them; a model has no use for them.
+/// Hosts that render a server's UI pages need these tools; models do not.
 #[test]
 fn tools_for_pages_are_there_for_hosts_and_not_for_models() {
     for (others, name) in [(None, "page_turn"), (Some("two"), "one__page_turn")] {
@@ -415,7 +415,7 @@ fn a_client_hears_once_of_a_change() {
     ask(&gateway, "prompts/get", &json!({"name": "rumour"}));
     ask(&gateway, "prompts/get", &json!({"name": "grow"}));
     assert!(eventually(HUNG, || gateway.notifications(prompts).len() == 1));
-    // A resource that is subscribed to.
+    // A subscription to a resource.
     let uri = json!({"uri": "memo://only/1"});
     assert_eq!(ask(&gateway, "resources/subscribe", &uri).result(), Some(&json!({})));
     let updated = "notifications/resources/updated";
@@ -424,13 +424,14 @@ fn a_client_hears_once_of_a_change() {
     gateway.end();
 }
 
-/// Nobody knows the tools of one that was never started, so a client that waits for news would never ask for them.
+/// The tools of a server that was never started are unknown, so a client that waits for a notification would never
+/// list them.
 #[test]
 fn a_client_hears_of_servers_that_were_added() {
     let mut gateway = Gateway::start(shown([("only", chaos_server(&[]))]));
     let before = all(&gateway, "tools/list", "tools").len();
     let method = "notifications/tools/list_changed";
-    // Two, since what is heard of the first may be of the list that was just given.
+    // Two, since the notification after the first may belong to the list that was just returned.
     for name in ["added", "another"] {
         let told = gateway.notifications(method).len();
         gateway.workspace.server(name, chaos_server(&[]));
@@ -479,7 +480,7 @@ fn the_usual_surface_says_nothing_of_changes() {
     gateway.end();
 }
 
-/// Requests without a handshake, in front of servers of either era.
+/// Requests without a handshake, to servers of either era.
 #[test]
 fn the_newest_clients_see_servers_of_both_eras() {
     for era in ["legacy", "modern"] {
@@ -504,7 +505,7 @@ fn the_newest_clients_see_servers_of_both_eras() {
             assert_eq!(result["resultType"], "complete", "{era} {method}: {}", answer.value);
             assert!(result["ttlMs"].is_u64() && result["cacheScope"].is_string(), "{era} {method}");
         }
-        // The code of older revisions is not one of this.
+        // The error code of older revisions does not exist in this one.
         let missing = stateless("resources/read", &json!({"uri": "memo://nobody/1"}));
         assert_eq!(missing.value["error"]["code"], -32602, "{era}: {}", missing.value);
         assert_eq!(missing.value["error"]["data"]["uri"], "memo://nobody/1", "{era}");
@@ -522,7 +523,7 @@ fn the_newest_clients_see_servers_of_both_eras() {
         assert!(answered.value.to_string().contains("Ada"), "{era}: {}", answered.value);
         let refused = stateless("resources/subscribe", &json!({"uri": "memo://only/1"}));
         assert_eq!(refused.value["error"]["code"], -32601, "{era}");
-        // Changes come to who listens, with the number of the subscription.
+        // Changes reach the subscriber, with the subscription id.
         let wanted = json!({"notifications": {"toolsListChanged": true}});
         let id = gateway.stateless("subscriptions/listen", &wanted, &able, &json!({})).unwrap();
         let heard = || gateway.notifications("notifications/tools/list_changed");
@@ -594,7 +595,7 @@ fn a_list_says_of_each_server_why_it_is_not_in_it() {
     workspace.entry("gone", json!({ "command": "no-such-program-anywhere" }));
     let gateway = Gateway::start(workspace);
     let mut text = String::new();
-    // On a busy machine also the one that cannot be started takes longer than the budget to say so.
+    // On a busy machine even the failed start may take longer than the budget.
     let told = eventually(HUNG, || {
         let listed = gateway.call("@resources", "list", &json!({}));
         text = listed.text().unwrap_or_default().to_owned();

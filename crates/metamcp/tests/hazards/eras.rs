@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::gateway::{Gateway, HUNG};
 
-/// A client that can be asked everything.
+/// A client with every capability.
 fn able() -> Value {
     json!({"elicitation": {}, "sampling": {}, "roots": {}})
 }
@@ -28,12 +28,12 @@ fn calling(server: &str, tool: &str, args: &Value) -> Value {
     json!({"name": "mcp_call", "arguments": {"server": server, "tool": tool, "args": args}})
 }
 
-/// A request without a handshake, answered.
+/// A request without a handshake, and its response.
 fn ask(gateway: &Gateway, method: &str, params: &Value) -> Answer {
     gateway.answer(gateway.stateless(method, params, &able(), &json!({})).unwrap())
 }
 
-/// Calls a tool without a handshake, answering whatever is asked, as often as it is.
+/// Calls a tool without a handshake, retrying with input responses for as long as input is required.
 fn converse(gateway: &Gateway, params: &Value, reply: &dyn Fn(&Value) -> Value) -> (Answer, usize) {
     let mut answer = ask(gateway, "tools/call", params);
     let mut rounds = 0;
@@ -51,7 +51,7 @@ fn converse(gateway: &Gateway, params: &Value, reply: &dyn Fn(&Value) -> Value) 
     (answer, rounds)
 }
 
-/// What a client answers, by what it is asked.
+/// The client's response, by method.
 fn reply_to(method: &str) -> Value {
     match method {
         "elicitation/create" => json!({"action": "accept", "content": {"name": "Ada"}}),
@@ -87,7 +87,7 @@ fn a_client_needs_no_handshake() {
         &json!({"name": "mcp_discover", "arguments": {"query": "echo"}}),
     );
     assert!(found.text().is_some_and(|text| text.contains("echo")), "{}", found.value);
-    // What a server says of itself is nobody else's: the old one was told of the client's abilities when it started.
+    // The legacy server received the client's capabilities when it started.
     let hello = &gateway.workspace.journal("old").of(EventKind::Initialize).unwrap()[0].detail;
     assert_eq!(hello["capabilities"], able());
     gateway.end();
@@ -115,7 +115,7 @@ fn requests_that_cannot_be_served_are_refused_by_the_book() {
     ] {
         assert_eq!(refusal("tools/list", meta).0, -32602);
     }
-    // The same connection serves the other era all the same, and knows nothing from before.
+    // The same connection still serves the other era, without any state from before.
     gateway.ping();
     gateway.initialize(&json!({}), HUNG).unwrap();
     let answer = gateway.call("old", "echo", &json!({"text": "hello"}));
@@ -128,17 +128,17 @@ fn a_client_with_a_handshake_sees_nothing_of_the_other_era() {
     let gateway = Gateway::start(both_kinds());
     let answer = gateway.call("new", "echo", &json!({"text": "hello"}));
     assert_eq!(answer.result().unwrap(), &json!({"content": [{"type": "text", "text": "hello"}]}));
-    // Every other byte is the server's: only the type is gone.
+    // Every other byte is the server's: only `resultType` is removed.
     let new = gateway.call("new", "exotic", &json!({}));
     let old = gateway.call("old", "exotic", &json!({}));
     let old = old.raw_result().unwrap();
     assert!(old.ends_with(r#""isError":false,"resultType":"complete"}"#), "{old}");
     assert_eq!(new.raw_result().unwrap(), old.replace(r#","resultType":"complete""#, ""));
-    // The new server was called with everything it needs, and never greeted.
+    // The stateless server got everything it needs with the call, and no handshake.
     let journal = gateway.workspace.journal("new");
     assert!(journal.of(EventKind::Initialize).unwrap().is_empty());
     assert_eq!(journal.of(EventKind::Discover).unwrap().len(), 1);
-    // Changes of its tools arrive through a subscription.
+    // Tool list changes arrive through a subscription.
     gateway.call("new", "grow", &json!({}));
     assert!(eventually(HUNG, || {
         gateway.call("new", "grown_1", &json!({})).text() == Some("grown_1")
@@ -154,7 +154,7 @@ fn the_era_of_a_server_is_probed_once() {
             let answer = gateway.call(server, "echo", &json!({"text": "hello"}));
             assert_eq!(answer.text(), Some("hello"));
         }
-        // It is written beside everything else, so this must not be hurried.
+        // It is written in the background, so there is no tight deadline.
         let file = gateway.workspace.home().join(".metamcp/cache/eras.json");
         assert!(eventually(HUNG, || {
             std::fs::read_to_string(&file)
@@ -206,7 +206,7 @@ fn a_server_that_crashes_or_hangs_on_the_probe_is_initialized_in_a_new_process()
             "{kind}: one start that heard too much, one good one"
         );
     }
-    // A gateway that knows them greets them first.
+    // A gateway that remembers their era begins with the handshake.
     let file = gateway.workspace.home().join(".metamcp/cache/eras.json");
     assert!(eventually(HUNG, || {
         let text = std::fs::read_to_string(&file).unwrap_or_default();
@@ -297,7 +297,7 @@ fn state_that_was_tampered_with_leads_nowhere() {
         ] {
             assert_eq!(retry(wrong, args).value["error"]["code"], -32602);
         }
-        // The right one still works after all that; a held call takes it only once.
+        // The right state still works after all that; a suspended call accepts it only once.
         let answer = retry(&state, json!({"key": "mine"}));
         assert!(answer.text().is_some_and(|text| text.contains("Ada")), "{}", answer.value);
         let again = retry(&state, json!({"key": "mine"}));
@@ -312,7 +312,7 @@ fn state_that_was_tampered_with_leads_nowhere() {
 #[test]
 fn many_at_once_never_get_each_others_answers() {
     let gateway = Gateway::start_silently(both_kinds());
-    // A server of the old kind may ask eight things at once.
+    // A legacy server may have eight server requests open at once.
     for (server, many) in [("new", 64), ("old", 8)] {
         let params: Vec<Value> = (0..many)
             .map(|number| calling(server, "elicit", &json!({"key": format!("k{number}")})))
@@ -390,7 +390,7 @@ fn news_of_a_request_comes_with_it_and_only_if_wanted() {
             .notifications("notifications/progress")
             .into_iter()
             .filter(|params| params["progressToken"] == format!("t-{server}"))
-            // That it began is told of a server that is slow to say something itself.
+            // The gateway reports the start of a call if the server is slow to send progress itself.
             .filter(|params| params["progress"] != 0.0)
             .map(|params| params["progress"].clone())
             .collect();

@@ -1,4 +1,4 @@
-//! More servers than the pool has places: the idle make room, the busy are left alone.
+//! More servers than pool slots: idle ones are evicted, busy ones are left alone.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -63,7 +63,7 @@ fn busy_servers_keep_their_slots_and_a_timed_out_caller_learns_which() {
     assert_eq!(error.code, "pool_exhausted", "{error:?}");
     assert!(error.retryable);
     assert!(error.message.contains("a, b"), "in the order in which they came: {error:?}");
-    // A connected server needs no place.
+    // A connected server needs no new slot.
     assert_eq!(gateway.call("a", "echo", &json!({"text": "x"})).text(), Some("x"));
     for id in busy {
         assert_eq!(gateway.answer(id).text(), Some("waited 4000 ms"));
@@ -77,7 +77,7 @@ fn busy_servers_keep_their_slots_and_a_timed_out_caller_learns_which() {
 fn a_server_that_is_stopped_and_started_by_us_is_not_in_a_crash_loop() {
     let mut workspace = Workspace::new().unwrap();
     let brief = || chaos_server(&[]).setting("lifecycle", json!("ephemeral"));
-    // One place for two, and one that lives for a call each.
+    // One slot for two, and one that lives for a single call.
     workspace
         .server("a", chaos_server(&[]))
         .server("b", chaos_server(&[]))

@@ -1,4 +1,4 @@
-//! Servers that differ from what they announce, and the reports about those that fail.
+//! Servers that differ from what they declare, and the reports about those that fail.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::gateway::{Gateway, HUNG};
 
-/// A server in a few lines of shell: what it announces, and its whole answer to `tools/list` behind the id.
+/// A server in a few lines of shell: its capabilities, and its complete result of `tools/list`.
 fn scripted(capabilities: &str, list: &str) -> Server {
     const SCRIPT: &str = r#"
 while IFS= read -r line; do
@@ -59,7 +59,7 @@ fn unannounced_tools_are_listed() {
     gateway.end();
 }
 
-/// In the first run, and in the next one that has the list from disk, before and after the server was asked again.
+/// In the first run, and in the next one with the list from disk, before and after the server is listed again.
 #[test]
 fn tools_beyond_a_limit_do_not_vanish_in_silence() {
     const TOLD: &str = "Not all it lists can be used";
@@ -162,7 +162,7 @@ fn a_server_that_failed_before_is_not_waited_for_by_searches() {
     );
     workspace.server("broken", Server::new("/bin/sh", &["-c", &script]));
     workspace.server("good", chaos_server(&[]));
-    // Who waits for it waits for ten minutes.
+    // Waiting for it would take ten minutes.
     workspace
         .setting("timeouts", json!({"discoverBudgetMs": 600_000, "connectTimeoutMs": 600_000}));
     let gateway = Gateway::start(workspace);
@@ -194,12 +194,12 @@ fn refused_arguments_say_whether_the_server_was_contacted() {
     let hint = refused(&gateway);
     assert!(hint.contains("was not contacted"), "{hint}");
     assert_eq!(starts(&gateway), 1, "what is remembered of the last hour is enough");
-    // A name that is not in that list is another matter: the server may have a new tool.
+    // A name that is not in that list contacts the server: it may have a new tool.
     let refusal = gateway.refusal("one", "no_such_tool", &json!({}));
     assert_eq!(refusal.code, "tool_not_found");
     assert_eq!(starts(&gateway), 2);
     let workspace = gateway.end();
-    // Of a list that is older nobody knows whether it still holds.
+    // An older list may be out of date.
     make_old(&workspace);
     let gateway = Gateway::start(workspace);
     let hint = refused(&gateway);
@@ -210,7 +210,7 @@ fn refused_arguments_say_whether_the_server_was_contacted() {
     gateway.end();
 }
 
-/// The list of the server `one` on disk, as if it had been written hours ago.
+/// Backdates the cached list of the server `one` by hours.
 fn make_old(workspace: &Workspace) {
     const SEAL: &str = ",\"seal\":\"";
     let path = workspace.home().join(".metamcp/cache/one/schema.json");

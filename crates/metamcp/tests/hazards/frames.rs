@@ -1,8 +1,8 @@
-//! A worker that says anything: whatever it says, its servers hear permitted calls and nothing else.
+//! A compromised worker: whatever it sends, servers receive permitted calls and nothing else.
 //!
-//! The gateway runs in this process; in place of its worker there is a program that says the frames written here. Half of
-//! them are frames as a worker of ours would write them, around arguments that try to be more than arguments; after
-//! these come frames of the same kind that were bent, and plain noise. The server behind it writes down every byte.
+//! The gateway runs in this process; in place of its worker a program replays the frames written here. Half of them
+//! are valid frames of a worker, around arguments that try to be more than arguments; after these come corrupted
+//! frames of the same kind, and plain noise. The server behind it records every byte.
 
 use std::collections::HashMap;
 use std::fs;
@@ -18,15 +18,15 @@ use metamcp_sandbox::protocol::{End, FromWorker, Level, Op, ScriptError};
 use metamcp_testkit::{programs, stand_in};
 use serde_json::{Value, json};
 
-/// The same frames every time.
+/// A fixed seed: the same frames every time.
 const SEED: u64 = 0x6d65_7461_6d63_7001;
-/// Workers, each with so many frames in order and then one that is bent or noise: a worker is ended by the first frame
-/// that no worker of ours would write, so that a second one would never be read. 100,000 frames together.
+/// Number of workers, each with this many valid frames and then one corrupted or random one: the first invalid frame
+/// ends a worker, so that a second one would never be read. 100,000 frames together.
 const WORKERS: u64 = 4_000;
 const IN_ORDER: u64 = 24;
-/// Workers at once.
+/// Concurrent workers.
 const AT_ONCE: u64 = 4;
-/// What ends a line for one reader or another.
+/// What counts as a line break for one parser or another.
 const ENDS: [char; 5] = ['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'];
 
 /// Splitmix.
@@ -54,7 +54,7 @@ impl SeededRng {
     }
 }
 
-/// What a server must not be sent.
+/// What a server must never receive.
 const FORGED: [&str; 6] = [
     r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"secret","arguments":{}}}"#,
     r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#,
@@ -64,7 +64,7 @@ const FORGED: [&str; 6] = [
     r#"[{"jsonrpc":"2.0","id":4,"method":"tools/list"}]"#,
 ];
 
-/// Arguments that a server may be sent, on one line: an object with a mark of its own, and all kinds of things around it.
+/// Arguments that a server may receive, on one line: an object with a unique mark, among all kinds of other members.
 fn arguments(rng: &mut SeededRng, mark: &str) -> String {
     let mut text = format!("{{#\"mark\"#:#\"{mark}\"");
     for n in 0..rng.below(4) {
@@ -87,7 +87,7 @@ fn arguments(rng: &mut SeededRng, mark: &str) -> String {
         text.push_str(&format!("#,#\"k{n}\"#:#{value}"));
     }
     text.push_str("#}");
-    // Whatever may stand between two tokens.
+    // Whatever whitespace is allowed between two tokens.
     let mut out = String::new();
     for piece in text.split_inclusive('#') {
         out.push_str(piece.trim_end_matches('#'));
@@ -98,7 +98,7 @@ fn arguments(rng: &mut SeededRng, mark: &str) -> String {
     out
 }
 
-/// One frame as a worker of ours would write it. A call of `echo` gets a mark.
+/// One valid frame of a worker. A call of `echo` gets a mark.
 fn in_order(rng: &mut SeededRng, id: &mut u32, mark: &str) -> (FromWorker, bool) {
     let mut request = |op: Op, payload: String| {
         *id += 1;
@@ -153,7 +153,7 @@ fn in_order(rng: &mut SeededRng, id: &mut u32, mark: &str) -> (FromWorker, bool)
     }
 }
 
-/// A frame that is none, or one that was bent.
+/// A corrupted frame, or random bytes.
 fn bent(rng: &mut SeededRng, id: &mut u32) -> Vec<u8> {
     let mut out = Vec::new();
     let (frame, _) = match rng.below(8) {
@@ -201,7 +201,7 @@ fn bent(rng: &mut SeededRng, id: &mut u32) -> Vec<u8> {
             (FromWorker::Request { id: *id - 1, op: Op::Call, payload }, false)
         }
         4 => {
-            // A number that is not its turn.
+            // An id that is out of sequence.
             let mut other = u32::try_from(rng.below(1 << 32)).unwrap();
             in_order(rng, &mut other, "out of turn")
         }
@@ -231,7 +231,7 @@ fn bent(rng: &mut SeededRng, id: &mut u32) -> Vec<u8> {
     out
 }
 
-/// Files of frames, and the marks of the calls that must arrive.
+/// Writes the files of frames, and returns the marks of the calls that must arrive.
 fn write_down(folder: &Path) -> Vec<String> {
     let mut ready = Vec::new();
     let layers = Profile::Docker.demands().map(str::to_owned).collect();
@@ -278,7 +278,7 @@ fn a_worker_that_says_anything_reaches_its_servers_with_permitted_calls_alone() 
     } } });
     let mut config = config::parse(&file.to_string(), &|_| None).unwrap().config;
     config.settings.home = home;
-    // The one profile whose worker is out of the gateway's sight, and is taken at its word about its walls.
+    // The one profile whose worker the gateway cannot inspect: its claims about its sandbox are trusted.
     config.settings.code.profile = CodeProfile::Docker;
     let shim =
         ShimCommand { program: env!("CARGO_BIN_EXE_metamcp").into(), args: vec!["__shim".into()] };

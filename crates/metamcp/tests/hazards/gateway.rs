@@ -1,4 +1,4 @@
-//! A running gateway in a world of its own, and the promises that hold whatever its servers do.
+//! A running gateway in its own workspace, and the promises that hold whatever its servers do.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -11,12 +11,12 @@ use metamcp_testkit::client::Answerer;
 use metamcp_testkit::{Answer, CallOutcome, Client, Workspace, eventually, programs};
 use serde_json::{Value, json};
 
-/// Whatever takes this long hangs. Nothing waits this long on a working gateway, however busy the machine is.
+/// A longer wait means a hang. No working gateway takes this long, however busy the machine is.
 pub(crate) const HUNG: Duration = Duration::from_mins(1);
 
-/// A gateway and its client, which has shaken hands.
+/// A gateway and its client, after the handshake.
 pub(crate) struct Gateway {
-    // Declared first, so the gateway is gone before the workspace kills what is left.
+    // Declared first, so the gateway is gone before the workspace kills the remaining processes.
     pub(crate) client: Client,
     pub(crate) workspace: Workspace,
 }
@@ -30,13 +30,13 @@ impl Deref for Gateway {
 }
 
 impl Gateway {
-    /// Starts the gateway for a client without any capability.
+    /// Starts the gateway for a client without capabilities.
     pub(crate) fn start(workspace: Workspace) -> Gateway {
         let client = Client::start(command(&workspace)).unwrap();
         Self::greet(client, workspace, &json!({}))
     }
 
-    /// Starts the gateway for a client with these capabilities, which answers questions so.
+    /// Starts the gateway for a client with these capabilities, which answers server requests.
     pub(crate) fn start_answering(
         workspace: Workspace,
         capabilities: &Value,
@@ -59,7 +59,7 @@ impl Gateway {
         Self::greet(client, workspace, capabilities)
     }
 
-    /// Starts the gateway for a client that does not shake hands.
+    /// Starts the gateway without a handshake.
     pub(crate) fn start_silently(workspace: Workspace) -> Gateway {
         let client = Client::start(command(&workspace)).unwrap();
         Gateway { client, workspace }
@@ -70,22 +70,22 @@ impl Gateway {
         Gateway { client, workspace }
     }
 
-    /// Calls a tool of a server and waits for the answer.
+    /// Calls a tool of a server and waits for the response.
     pub(crate) fn call(&self, server: &str, tool: &str, args: &Value) -> Answer {
         self.mcp_call_now(server, tool, args, HUNG).unwrap()
     }
 
-    /// Waits for the answer to a request.
+    /// Waits for the response to a request.
     pub(crate) fn answer(&self, id: u64) -> Answer {
         self.wait(id, HUNG).unwrap()
     }
 
-    /// What became of a call.
+    /// The outcome of a call.
     pub(crate) fn outcome(&self, server: &str, tool: &str, args: &Value) -> CallOutcome {
         CallOutcome::of(&self.call(server, tool, args).value)
     }
 
-    /// The gateway's refusal of a call.
+    /// The gateway's error for a call.
     pub(crate) fn refusal(&self, server: &str, tool: &str, args: &Value) -> ErrorObject {
         match self.outcome(server, tool, args) {
             CallOutcome::GatewayError(error) => error,
@@ -93,7 +93,7 @@ impl Gateway {
         }
     }
 
-    /// The one child server that runs.
+    /// The one running child server.
     pub(crate) fn only_child(&self) -> Process {
         let mut found = Vec::new();
         eventually(HUNG, || {
@@ -104,13 +104,13 @@ impl Gateway {
         found.remove(0)
     }
 
-    /// Whatever came before has been read once this is answered.
+    /// Everything sent before has been read once this is answered.
     pub(crate) fn ping(&self) {
         let answer = self.ask("ping", &json!({}), HUNG).unwrap();
         assert_eq!(answer.result(), Some(&json!({})));
     }
 
-    /// Ends as a client does, and checks what must hold at every end.
+    /// Closes the connection as a client does, and checks what must hold at every end.
     pub(crate) fn end(mut self) -> Workspace {
         let complaints = end(&mut self.client, &self.workspace);
         assert!(complaints.is_empty(), "{}", complaints.join("\n"));
@@ -125,7 +125,7 @@ pub(crate) fn command(workspace: &Workspace) -> Command {
     command
 }
 
-/// Closes the gateway's input. It must end well, leave nobody alive and have broken no rule of the protocol.
+/// Closes the gateway's input. It must exit cleanly, leave no process behind and have kept to the protocol.
 pub(crate) fn end(client: &mut Client, workspace: &Workspace) -> Vec<String> {
     let mut complaints = Vec::new();
     client.close_input();

@@ -1,4 +1,4 @@
-//! What a server answers is what the client gets, byte for byte.
+//! A server's response reaches the client byte for byte.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::gateway::{Gateway, HUNG};
 fn results_are_the_same_bytes_as_without_a_gateway() {
     let mut workspace = Workspace::new().unwrap();
     workspace.server("a", chaos_server(&[]));
-    // Of a long result only a part is shown, unless that is not wanted.
+    // No limit: otherwise only a part of a long result would be shown.
     workspace.setting("limits", json!({"maxResultBytes": 0}));
     let direct = Client::start(direct(&workspace)).unwrap();
     direct.initialize(&json!({}), HUNG).unwrap();
@@ -21,7 +21,7 @@ fn results_are_the_same_bytes_as_without_a_gateway() {
         ("fail", json!({})),
         ("echo", json!({"text": "\u{0}\u{1f600}\u{2028}\"\\/ é\r\n\t"})),
         ("echo", json!({"text": ""})),
-        // On both sides of every size at which bytes travel differently.
+        // On both sides of every size at which the transfer path changes.
         ("big", json!({"bytes": 4_000})),
         ("big", json!({"bytes": 9_000})),
         ("big", json!({"bytes": 70_000})),
@@ -50,7 +50,7 @@ fn a_servers_error_keeps_its_own_text() {
     assert_eq!(theirs["code"], -32042);
     assert_eq!(theirs["message"], "refused on purpose");
     assert_eq!(theirs["data"], json!({"b": 1, "a": [null]}));
-    // A tool that says it failed has answered.
+    // A tool error is a response.
     assert_eq!(gateway.outcome("a", "fail", &json!({})), CallOutcome::ToolError);
     gateway.end();
 }
@@ -60,7 +60,7 @@ fn arguments_and_meta_arrive_as_they_were_written() {
     let mut workspace = Workspace::new().unwrap();
     workspace.server("a", chaos_server(&[]));
     let gateway = Gateway::start(workspace);
-    // Spaces, escapes and a number no machine word holds; a string inside which the same object is written.
+    // Spaces, escapes and a number beyond any machine integer; a string that contains the same object.
     for args in [
         r#"{ "text" : "caf\u00e9 \/" , "n":12345678901234567890123 }"#,
         r#""{\"text\": \"caf\\u00e9 /\"}""#,

@@ -1,4 +1,4 @@
-//! Lines of the client that are not what they should be: answered with what is wrong, and the next one counts.
+//! Invalid lines from the client: answered with an error, and the next line is processed.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::gateway::{Gateway, HUNG, command};
 
-/// The smallest limit there is.
+/// The smallest limit allowed.
 const LIMIT: usize = 65_536;
 
 #[test]
@@ -78,7 +78,7 @@ fn lines_that_only_look_odd_are_read() {
         gateway.send_bytes(second).unwrap();
         assert_eq!(gateway.answer(70 + number as u64).result(), Some(&json!({})), "{line:?}");
     }
-    // Answers to nothing and notifications nobody knows are not answered.
+    // Responses to unknown ids and unknown notifications are ignored.
     gateway.send(r#"{"jsonrpc":"2.0","id":5,"result":{}}"#).unwrap();
     gateway.send(r#"{"jsonrpc":"2.0","id":"x","error":{"code":1,"message":"m"}}"#).unwrap();
     gateway.send(r#"{"jsonrpc":"2.0","method":"notifications/unknown","params":{}}"#).unwrap();
@@ -89,7 +89,7 @@ fn lines_that_only_look_odd_are_read() {
 #[test]
 fn every_request_of_a_batch_is_answered_where_the_revision_has_batches() {
     let gateway = honest();
-    // The same as over HTTP: it was there in one revision only.
+    // The same as over HTTP: batches existed in one revision only.
     gateway.expect("null");
     gateway.send(r#"[{"jsonrpc":"2.0","id":80,"method":"ping"}]"#).unwrap();
     let refused = gateway.wait_as("null", 0, HUNG).unwrap();
@@ -155,7 +155,7 @@ fn a_line_that_is_too_long_is_refused_by_its_id_and_nothing_runs() {
         let message = answer.value["error"]["message"].as_str().unwrap();
         assert!(message.contains(&line.len().to_string()), "{message}");
     }
-    // One of which not even the id can be read.
+    // One whose id cannot even be read.
     gateway.expect("null");
     gateway.send(&"x".repeat(LIMIT * 2)).unwrap();
     assert_eq!(gateway.wait_as("null", 0, HUNG).unwrap().value["error"]["code"], -32600);
@@ -202,7 +202,7 @@ fn invalid_parameters_are_refused_with_a_reason() {
     gateway.end();
 }
 
-/// The protocol's own word for arguments is what models slip into.
+/// Models tend to use the protocol's own name, `arguments`.
 #[test]
 fn arguments_are_taken_by_both_their_names() {
     let gateway = honest();

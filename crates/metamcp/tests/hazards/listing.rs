@@ -1,4 +1,4 @@
-//! Lists of tools that change, and tools that come and go with them.
+//! Tool lists that change, and tools that come and go with them.
 
 use metamcp_testkit::{CallOutcome, Workspace, chaos_server, eventually};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn a_tool_that_was_added_later_can_be_found_and_called() {
     let error = gateway.refusal("a", "grown_1", &json!({}));
     assert_eq!(error.code, "tool_not_found", "{error:?}");
     assert_eq!(gateway.call("a", "grow", &json!({})).text(), Some("grown"));
-    // The server says that its list changed; it is read again in its own time.
+    // The server notifies that its list changed; the gateway lists it again in the background.
     assert!(eventually(HUNG, || discovered(&gateway, "grown").contains("a:grown_1")));
     assert_eq!(gateway.call("a", "grown_1", &json!({})).text(), Some("grown_1"));
     gateway.end();

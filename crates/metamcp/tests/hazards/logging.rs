@@ -1,4 +1,4 @@
-//! Log messages of servers, and the level the client asks for.
+//! Log messages of servers, and the log level the client sets.
 
 use metamcp_testkit::{EventKind, Workspace, chaos_server, eventually};
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ fn log_messages_arrive_before_the_answer_that_follows_them() {
         let text = format!("caf\u{e9} \u{0} {number}");
         let answer = gateway.call("a", "log", &json!({"text": text}));
         assert_eq!(answer.text(), Some("logged"));
-        // What has come by now came before it: the answer is the last line.
+        // What has arrived by now came before it: the response is the last line.
         assert_eq!(answer.index + 1, gateway.lines().len());
         let logged = gateway.notifications("notifications/message");
         assert_eq!(logged.len(), number + 1);

@@ -1,7 +1,7 @@
-//! The gateway as a process between a client and children that mean harm, or are merely broken.
+//! The gateway as a process between a client and children that are hostile, or merely broken.
 //!
-//! `matrix` holds every misbehaviour of the chaos child to its verdict; the other rooms are named after a hazard
-//! each and pin down what must not come back. Children are real processes, and the journal they keep is the truth.
+//! `matrix` checks every hazard of the chaos child against its expectation; each other module is named after a hazard
+//! and prevents regressions. Children are real processes, and their journals are the ground truth.
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,

@@ -1,6 +1,6 @@
-//! Every misbehaviour, by one call and by many at once, beside an honest server that must not notice.
+//! Every hazard, with one call and with many concurrent ones, beside a bystander server that must not be affected.
 //!
-//! The verdicts are the testkit's table. Amounts are scaled for two cores; `METAMCP_NIGHTLY=1` runs them in full.
+//! The expectations are the testkit's table. Amounts are scaled for two cores; `METAMCP_NIGHTLY=1` runs them in full.
 //! `METAMCP_ITEMS=endless-line,long-line` runs only these.
 
 use std::collections::BTreeSet;
@@ -21,10 +21,10 @@ use serde_json::{Value, json};
 
 use crate::gateway::{HUNG, command, end};
 
-/// Cases under way at once in each of the two tests: most of them wait rather than work.
+/// Concurrent cases in each of the two tests: most of them wait rather than work.
 const WORKERS: usize = 2;
 
-/// Misbehaviours that keep a core or the memory busy. They run one after another.
+/// Hazards that use a whole core or much memory. They run one after another.
 const HEAVY: [&str; 8] = [
     "endless-line",
     "long-line",
@@ -36,17 +36,17 @@ const HEAVY: [&str; 8] = [
     "eat-memory",
 ];
 
-/// How much more memory the gateway may ever have had than when it was merely warm: one line at the limit of
-/// 16 MiB, once more while its buffer grows, and nothing for the rest.
+/// How far peak memory may exceed that of a warm gateway: one line at the limit of 16 MiB, once more while its buffer
+/// grows, and nothing for the rest.
 const GROWTH: u64 = 32 << 20;
 
-/// How much longer everything may take in full.
+/// Factor on all timeouts for the full run.
 const IN_FULL: u32 = 10;
 
-/// Between two calls to the bystander, so that it watches rather than works.
+/// Pause between two calls to the bystander, so that it does not use much CPU.
 const BYSTANDER_PACE: Duration = Duration::from_millis(10);
 
-/// A server that never shakes hands is given up after this; all others get `PATIENT_START`.
+/// Start timeout for a server that never completes the handshake; all others get `PATIENT_START`.
 const HASTY_START: u64 = 2_000;
 const PATIENT_START: u64 = 45_000;
 
@@ -60,7 +60,7 @@ fn many_calls_at_once() {
     run_all("64 calls", |expectation| crowded(expectation).map(Some));
 }
 
-/// Root is given namespaces, everybody else is not: what children do to processes is tried without them as well.
+/// Root gets namespaces, other users do not: process hazards are tried without them as well.
 #[test]
 fn one_call_without_namespaces() {
     run_all("1 call without namespaces", |expectation| match expectation.hazard {
@@ -78,23 +78,23 @@ fn one_call_without_namespaces() {
     });
 }
 
-/// What a case was like, for the summary.
+/// The measurements of one case, for the summary.
 struct Report {
     expectation: &'static Expectation,
     growth: u64,
-    /// The slowest answer the bystander gave.
+    /// The slowest response of the bystander.
     slowest: Duration,
     took: Duration,
 }
 
-/// One misbehaviour by one call that must not run twice, and by one that may: two servers, so that neither meets
-/// the breaker of the other.
+/// One hazard with one call that must not run twice, and with one that may: two servers, so that neither is affected
+/// by the circuit breaker of the other.
 fn lonely_in(expectation: &'static Expectation, containment: &str) -> Result<Report> {
     let mut case = Case::start(expectation, &["effect", "effect_idempotent"], containment)?;
     let outcomes = case.beside_a_bystander(|client_of_case| {
         let once = client_of_case.call("effect", "k")?;
         if HEAVY.contains(&expectation.hazard) {
-            // Memory is promised for one such server; two at once take twice as much.
+            // The memory promise is for one such server; two at once take twice as much.
             client_of_case.check(once, "k", &expectation.one)?;
         }
         let again = client_of_case.call("effect_idempotent", "k")?;
@@ -117,7 +117,7 @@ fn lonely_in(expectation: &'static Expectation, containment: &str) -> Result<Rep
     Ok(report)
 }
 
-/// One misbehaviour by many calls, none of which may run twice.
+/// One hazard with many calls, none of which may run twice.
 fn crowded(expectation: &'static Expectation) -> Result<Report> {
     let mut case = Case::start(expectation, &["effect"], "auto")?;
     let keys: Vec<String> = (0..MANY).map(|number| format!("k{number}")).collect();
@@ -149,7 +149,7 @@ fn crowded(expectation: &'static Expectation) -> Result<Report> {
 }
 
 struct Case {
-    // Declared first, so the gateway is gone before the workspace kills what is left.
+    // Declared first, so the gateway is gone before the workspace kills the remaining processes.
     client: Client,
     workspace: Workspace,
     expectation: &'static Expectation,
@@ -159,7 +159,7 @@ struct Case {
     bystander: Bystander,
 }
 
-/// The honest server in the same gateway.
+/// The correct server behind the same gateway.
 #[derive(Default)]
 struct Bystander {
     calls: usize,
@@ -167,7 +167,7 @@ struct Bystander {
 }
 
 impl Bystander {
-    /// One call, which must be answered with its own text.
+    /// One call, whose response must be its own text.
     fn watch(&mut self, client: &Client) -> Result<()> {
         self.calls += 1;
         let (key, asked) = (format!("b{}", self.calls), Instant::now());
@@ -202,13 +202,13 @@ impl Case {
         client.initialize(&json!({}), hung())?;
         let mut bystander = Bystander::default();
         bystander.watch(&client)?;
-        // Warm now; a higher peak is the hostile server's doing.
+        // Warm now; a higher peak is caused by the hostile server.
         let resident = census::peak_resident_bytes(client.pid()).context("no gateway")?;
         bystander.slowest = Duration::ZERO;
         Ok(Case { client, workspace, expectation, started, resident, bystander })
     }
 
-    /// Does something while the bystander is called over and over.
+    /// Runs `work` while the bystander is called over and over.
     fn beside_a_bystander<T>(
         &mut self,
         work: impl FnOnce(&CaseClient<'_>) -> Result<T>,
@@ -230,18 +230,18 @@ impl Case {
         worked.and_then(|worked| watched.map(|()| worked))
     }
 
-    /// Ends the gateway and checks everything that holds whatever the misbehaviour.
+    /// Ends the gateway and checks everything that holds for every hazard.
     fn finish(&mut self) -> Result<Report> {
         let pong = self.client.ask("ping", &json!({}), hung())?;
         ensure!(pong.result() == Some(&json!({})), "ping was answered with {}", pong.value);
         let peak = census::peak_resident_bytes(self.client.pid()).context("no gateway")?;
         let growth = peak.saturating_sub(self.resident);
-        // Otherwise nobody would be found after the end either.
+        // Otherwise the check for survivors would find nothing either.
         ensure!(self.workspace.processes().len() >= 2, "the census sees no children");
         let complaints = end(&mut self.client, &self.workspace);
         ensure!(complaints.is_empty(), "{}", complaints.join("\n  "));
         ensure!(growth <= GROWTH, "the gateway grew by {} KiB", growth >> 10);
-        // A core file holds everything the process knew, its secrets among it.
+        // A core file contains everything the process knew, including its secrets.
         let left = fs::read_dir(self.workspace.project())?.flatten().map(|entry| entry.file_name());
         let cores: Vec<_> =
             left.filter(|name| name.as_encoded_bytes().starts_with(b"core")).collect();
@@ -264,18 +264,18 @@ struct CaseClient<'a> {
 }
 
 impl CaseClient<'_> {
-    /// Makes a call that asks for progress, and gives its id.
+    /// Makes a call with a progress token, and returns its id.
     fn call(&self, server: &str, key: &str) -> Result<u64> {
         self.client.request("tools/call", &asking_for_progress(server, key))
     }
 
-    /// Makes calls that come together, so that none of them comes too late for what the first one does.
+    /// Makes calls in one write, so that all of them are in flight when the hazard takes effect.
     fn call_at_once(&self, server: &str, keys: &[String]) -> Result<Vec<u64>> {
         let calls: Vec<Value> = keys.iter().map(|key| asking_for_progress(server, key)).collect();
         self.client.request_at_once("tools/call", &calls)
     }
 
-    /// Waits for the answer and holds it to what is expected.
+    /// Waits for the response and checks it against the expectation.
     fn check(&self, call: u64, key: &str, expected: &ExpectedOutcome) -> Result<CallOutcome> {
         let answer = self.client.wait(call, hung())?;
         let outcome = CallOutcome::of(&answer.value);
@@ -296,7 +296,7 @@ fn asking_for_progress(server: &str, key: &str) -> Value {
     })
 }
 
-/// Runs a kind of case for every verdict, and fails with all that went wrong.
+/// Runs a kind of case for every expectation, and fails with all faults.
 fn run_all(kind: &str, run: fn(&'static Expectation) -> Result<Option<Report>>) {
     let started = Instant::now();
     let wanted = std::env::var("METAMCP_ITEMS").unwrap_or_default();
@@ -309,7 +309,7 @@ fn run_all(kind: &str, run: fn(&'static Expectation) -> Result<Option<Report>>) 
     let (reports, faults) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for worker in 0..WORKERS {
-            // The first takes the heavy ones, alone, and helps with the others when it is done.
+            // The first worker takes the heavy ones, and then helps with the others.
             let queues = if worker == 0 { &queues[..] } else { &queues[1..] };
             let (reports, faults) = (&reports, &faults);
             scope.spawn(move || {
@@ -336,7 +336,7 @@ fn run_all(kind: &str, run: fn(&'static Expectation) -> Result<Option<Report>>) 
     assert!(faults.is_empty(), "{} cases failed:\n{}", faults.len(), faults.join("\n"));
 }
 
-/// What no assertion can hold a busy machine to, for whoever reads.
+/// Timings that no assertion can require on a busy machine, for the reader of the log.
 fn summarize(kind: &str, reports: &[Report], took: Duration) {
     let Some(longest) = reports.iter().max_by_key(|report| report.took) else { return };
     let Some(largest) = reports.iter().max_by_key(|report| report.growth) else { return };
@@ -353,11 +353,11 @@ fn summarize(kind: &str, reports: &[Report], took: Duration) {
         slowest.expectation.hazard,
         slowest.slowest,
     );
-    // Nobody's business if it cannot be written.
+    // A failed write does not matter.
     drop(writeln!(std::io::stderr(), "{text}"));
 }
 
-/// In full, a million lines of one call pass before the answers of the others.
+/// In full, a million lines of one call precede the responses of the others.
 fn timeout_ms(expectation: &Expectation) -> u64 {
     let patient = in_full() && expectation.timeout_ms == LONG_TIMEOUT_MS;
     if patient { expectation.timeout_ms * u64::from(IN_FULL) } else { expectation.timeout_ms }

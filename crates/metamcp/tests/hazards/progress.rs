@@ -1,4 +1,4 @@
-//! Progress: all of it, in order, before the answer, under the client's own token.
+//! Progress: complete, in order, before the response, under the client's own token.
 
 use metamcp_testkit::client::Kind;
 use metamcp_testkit::{Workspace, chaos_server};
@@ -73,7 +73,7 @@ fn who_does_not_ask_for_progress_gets_none() {
     workspace.server("a", chaos_server(&[])).server("forger", chaos_server(&["progress-flood=50"]));
     let gateway = Gateway::start(workspace);
     assert_eq!(gateway.call("a", "progress", &json!({"count": 5})).text(), Some("5 steps"));
-    // Nor does a server get any through that makes up a token.
+    // A server that makes up a token gets no progress through either.
     assert_eq!(gateway.call("forger", "effect", &json!({"key": "k"})).text(), Some("done k"));
     assert_eq!(gateway.notifications("notifications/progress"), Vec::<Value>::new());
     gateway.end();
@@ -89,7 +89,7 @@ fn call(gateway: &Gateway, id: u64, token: &str, count: usize) -> u64 {
     id
 }
 
-/// While a server is slow to start, its caller is told that the call began.
+/// While a server is slow to start, the gateway reports to the caller that the call began.
 fn is_begin(line: &[u8]) -> bool {
     let message: Value = serde_json::from_slice(line).unwrap_or_default();
     message["params"]["progress"] == 0.0

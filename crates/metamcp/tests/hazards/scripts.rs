@@ -1,4 +1,4 @@
-//! Scripts of a model over servers: what they get, what they leave behind, and that nobody else notices them.
+//! A model's scripts over servers: what they get, what they leave behind, and that they affect nobody else.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn execute(gateway: &Gateway, code: &str) -> Answer {
     gateway.answer(id)
 }
 
-/// The value of a script that must end well.
+/// The value of a script that must succeed.
 fn value(gateway: &Gateway, code: &str) -> Value {
     let answer = execute(gateway, code);
     let structured = &answer.value["result"]["structuredContent"];
@@ -33,7 +33,7 @@ fn value(gateway: &Gateway, code: &str) -> Value {
     structured["value"].clone()
 }
 
-/// The `ErrorObject` of a script that must not.
+/// The `ErrorObject` of a script that must fail.
 fn error(gateway: &Gateway, code: &str) -> Value {
     let answer = execute(gateway, code);
     assert_eq!(answer.value["result"]["isError"], true, "{code}\n{:#}", answer.value);
@@ -352,7 +352,7 @@ fn what_a_profile_demands_is_had_or_refused() {
     }
 }
 
-/// A program in place of `docker` that has a namespace for a container, and notes what it was told.
+/// A stand-in for `docker` that uses a namespace as the container, and records its arguments.
 fn container_engine(workspace: &Workspace) -> std::path::PathBuf {
     let folder = workspace.project().join("bin");
     std::fs::create_dir(&folder).unwrap();
@@ -387,7 +387,7 @@ fn a_container_is_started_spoken_with_and_removed() {
     client.initialize(&json!({}), HUNG).unwrap();
     let gateway = Gateway { client, workspace };
     assert_eq!(value(&gateway, "return (await a.echo({ text: 'inside' }))"), json!("inside"));
-    // What never ends by itself ends with the gateway's patience, and its container with it.
+    // A script that never ends is stopped by the gateway's timeout, and its container with it.
     let id = gateway
         .call_tool("mcp_execute", &json!({ "code": "for (;;) {}", "timeoutMs": 300 }))
         .unwrap();
@@ -455,7 +455,7 @@ fn the_command_prints_the_value_and_its_exit_says_how_it_went() {
     assert_eq!((&told["status"], &told["error"]["line"]), (&json!("error"), &json!(1)));
 }
 
-/// Workers of the gateway; they carry no mark and no directory of the test, only their parent.
+/// Workers of the gateway; they carry neither mark nor directory of the test, so they are found by their parent.
 fn workers(gateway: &Gateway) -> Vec<Process> {
     let mut all = census::descendants(gateway.pid());
     all.retain(|one| one.command.contains("__worker") && one.state != 'Z');
@@ -466,7 +466,7 @@ fn spinning(gateway: &Gateway) -> bool {
     workers(gateway).iter().any(|one| one.state == 'R')
 }
 
-/// Those of these processes that still run.
+/// Whether any of these processes still runs.
 fn alive(processes: &[Process]) -> bool {
     let all = census::all();
     processes.iter().any(|known| {

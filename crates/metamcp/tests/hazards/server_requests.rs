@@ -1,4 +1,4 @@
-//! A server asks the client something: through the gateway, back to the one that asked, and never for ever.
+//! Server requests: forwarded to the client, answered to the server that sent them, and always bounded in time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::gateway::{Gateway, HUNG};
 
-/// A client that can be asked everything.
+/// A client with every capability.
 fn able() -> Value {
     json!({"elicitation": {}, "sampling": {}, "roots": {"listChanged": true}})
 }
@@ -39,7 +39,7 @@ fn server_requests_reach_the_client_and_responses_the_server() {
     assert_eq!(asked[0].1["requestedSchema"]["required"], json!(["name"]));
     assert_eq!(asked[1].1["maxTokens"], 16);
     assert_eq!(asked.len(), 3);
-    // The server was told what the client can, and nothing more.
+    // The server got the client's capabilities, and nothing more.
     let hello = &gateway.workspace.journal("a").of(EventKind::Initialize).unwrap()[0].detail;
     assert_eq!(hello["capabilities"], able());
     gateway.end();
@@ -81,7 +81,8 @@ fn a_server_request_cannot_pass_for_one_of_ours() {
     }
 }
 
-/// What no two readers need to read alike, or what nobody could see whole, is put to nobody, and its server is told.
+/// A request that two parsers may read differently, or that cannot be shown in full, is not forwarded, and its server
+/// gets an error.
 #[test]
 fn a_server_request_in_disguise_reaches_nobody() {
     let disguised = [
@@ -102,7 +103,7 @@ fn a_server_request_in_disguise_reaches_nobody() {
             let gateway =
                 Gateway::start_as_answering(workspace, &["--surface", surface], &able(), answerer);
             for (tool, params) in disguised {
-                // A stateless server's questions lie in an object, where neither of these can be written.
+                // A stateless server's requests are inside a result object, where neither of these can be expressed.
                 let is_lost = params.starts_with(r#"{"message":"ok","message""#) || tool == "roots";
                 if era == "modern" && is_lost {
                     continue;
@@ -154,13 +155,13 @@ fn a_clients_refusal_is_passed_on_as_it_is() {
 fn server_requests_need_the_clients_capability() {
     let (answerer, asked) = counting();
     let gateway = Gateway::start_answering(one_server(&[]), &json!({}), answerer);
-    // The server knows, and says so itself.
+    // The server knows the capabilities, and returns the error itself.
     for tool in ["elicit", "sample", "roots"] {
         assert_eq!(gateway.outcome("a", tool, &json!({})), CallOutcome::ToolError, "{tool}");
     }
     gateway.end();
 
-    // One that asks all the same gets an answer from the gateway for each question, as it goes on working.
+    // A server that sends requests anyway gets a response from the gateway for each, and continues to work.
     let gateway =
         Gateway::start_answering(one_server(&["request-flood=100"]), &json!({}), counting().0);
     assert_eq!(gateway.call("a", "effect", &json!({"key": "k"})).text(), Some("done k"));
@@ -206,7 +207,7 @@ fn the_clients_thinking_is_not_the_servers_time() {
     let gateway = Gateway::start_answering(workspace, &able(), answerer);
     let id = gateway.mcp_call("a", "elicit", &json!({})).unwrap();
     asked.recv_timeout(HUNG).unwrap();
-    // A person thinks for longer than the server may take: one with the same limit, asked later, has used it up.
+    // The person takes longer than the server's timeout: another call with the same limit, made later, has timed out.
     let outcome = gateway.outcome("same", "slow", &json!({"ms": 600_000}));
     assert_eq!(outcome.code(), Some("timeout"), "{outcome}");
     let question = question_id(&gateway);
@@ -231,7 +232,7 @@ fn a_server_request_dies_with_its_server() {
         let cancelled = gateway.notifications("notifications/cancelled");
         cancelled.len() == 1 && cancelled[0]["requestId"] == question
     }));
-    // An answer that comes all the same is dropped.
+    // A late response is dropped.
     gateway.send(&format!(r#"{{"jsonrpc":"2.0","id":{question},"result":{{}}}}"#)).unwrap();
     gateway.ping();
     gateway.end();
@@ -241,7 +242,7 @@ fn a_server_request_dies_with_its_server() {
 fn a_server_request_ends_with_its_call() {
     let (answerer, asked) = silent();
     let mut workspace = Workspace::new().unwrap();
-    // Whoever thinks gets ten times the limit, and no more.
+    // Waiting for the person may take ten times the timeout, and no more.
     workspace.server("a", chaos_server(&[]).setting("timeoutMs", json!(150)));
     let gateway = Gateway::start_answering(workspace, &able(), answerer);
     let id = gateway.mcp_call("a", "elicit", &json!({})).unwrap();
@@ -272,7 +273,7 @@ fn an_answer_of_the_client_that_cannot_be_used_is_an_answer_all_the_same() {
         let told = gateway.answer(id);
         let error = &told.result().unwrap()["structuredContent"]["error"];
         assert!(error["message"].is_string(), "{answer:.60}: {}", told.value);
-        // To the client it was an answer, and answers are not answered.
+        // For the client it was a response, and responses are not answered.
         gateway.end();
     }
 }
@@ -293,7 +294,7 @@ fn counting() -> (Answerer, Arc<AtomicUsize>) {
     (answerer, asked)
 }
 
-/// A client that hears a question and never answers.
+/// A client that receives a server request and never responds.
 fn silent() -> (Answerer, Receiver<()>) {
     let (heard, asked) = channel();
     let answerer: Answerer = Box::new(move |_, _| {
@@ -303,7 +304,7 @@ fn silent() -> (Answerer, Receiver<()>) {
     (answerer, asked)
 }
 
-/// The id of the one question the client was asked.
+/// The id of the one server request the client received.
 fn question_id(gateway: &Gateway) -> Value {
     let lines = gateway.lines();
     let question = lines

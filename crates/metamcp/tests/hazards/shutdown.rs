@@ -1,4 +1,4 @@
-//! The client goes away: every open call is answered first, and every process ends.
+//! The client disconnects: every open call is answered first, and every process exits.
 
 use std::sync::mpsc::channel;
 
@@ -27,7 +27,7 @@ fn open_calls_are_answered_when_the_client_closes_its_end() {
     };
     assert_eq!(error.code, "shutting_down", "{error:?}");
     assert_eq!(error.whole["details"]["sent"], true);
-    // It waits for the list of tools, so it is the gateway's own request that cannot be answered.
+    // It waits for the tool list, so it is the gateway's own request that cannot be answered.
     let answer = gateway.answer(waits);
     let told = answer.value.to_string();
     assert!(told.contains("shutting down"), "{told}");
@@ -41,7 +41,7 @@ fn a_client_that_reads_nothing_any_more_and_closes_its_end_is_gone() {
     workspace.setting("limits", json!({"maxResultBytes": 0}));
     let (asked, heard) = channel();
     let (release, held) = channel::<()>();
-    // The client's only reader is stuck in the answer to a question.
+    // The client's only reader is blocked while answering a server request.
     let answerer: Answerer = Box::new(move |_, _| {
         asked.send(()).ok();
         held.recv().ok();
@@ -50,7 +50,7 @@ fn a_client_that_reads_nothing_any_more_and_closes_its_end_is_gone() {
     let mut gateway = Gateway::start_answering(workspace, &json!({"elicitation": {}}), answerer);
     gateway.mcp_call("a", "elicit", &json!({})).unwrap();
     heard.recv_timeout(HUNG).unwrap();
-    // More than may wait for it, and then some that is not even read.
+    // More than the output queue takes, and then some that is not even read.
     for _ in 0..8 {
         gateway.mcp_call("a", "big", &json!({"bytes": 4_000_000})).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Servers that take their time: to start, to answer, to read.
+//! Servers that are slow: to start, to respond, to read.
 
 use std::os::unix::fs::symlink;
 
@@ -13,7 +13,7 @@ fn a_call_that_ran_out_of_time_may_have_run_and_is_not_sent_again() {
     workspace.server("a", chaos_server(&["hang-after-effect"]).setting("timeoutMs", json!(700)));
     let gateway = Gateway::start(workspace);
     let journal = gateway.workspace.journal("a");
-    // Not even one that says it may.
+    // Not even one that is marked idempotent.
     for tool in ["effect", "effect_idempotent"] {
         let error = gateway.refusal("a", tool, &json!({"key": tool}));
         assert_eq!(error.code, "timeout", "{error:?}");
@@ -22,7 +22,7 @@ fn a_call_that_ran_out_of_time_may_have_run_and_is_not_sent_again() {
         assert!(!error.retryable);
         assert!(eventually(HUNG, || journal.executions(tool).unwrap() == 1));
     }
-    // The server is told that nobody waits.
+    // The server is notified of the cancellation.
     assert!(eventually(HUNG, || journal.count(EventKind::Cancelled).unwrap() == 2));
     let ran = journal.of(EventKind::Execute).unwrap();
     let cancelled = journal.of(EventKind::Cancelled).unwrap();
@@ -63,7 +63,7 @@ fn a_server_that_never_shakes_hands_is_given_up() {
 #[test]
 fn an_installer_that_shows_activity_is_not_timed_out() {
     let mut workspace = Workspace::new().unwrap();
-    // Only what may install first is given more time, and that is known by its name.
+    // Only package runners get more time to start, and they are recognised by name.
     let installer = workspace.file("npx");
     symlink(programs::chaos_child(), &installer).unwrap();
     let arguments = ["--do", "slow-installer=4000"];

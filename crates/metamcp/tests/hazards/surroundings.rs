@@ -1,4 +1,4 @@
-//! What a server finds when it looks around: what it was given, and nothing of ours.
+//! What a server sees of its environment: what it was given, and nothing of ours.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ fn a_server_sees_the_variables_it_may_and_three_files() {
         workspace.server(name, chaos_server(&[]).variable("OWN", name).variable("LANG", "C"));
     }
     let gateway = Gateway::start(workspace);
-    // All at once, so that one might inherit the pipes of another.
+    // Concurrently, so that one might inherit the pipes of another.
     let calls = names.map(|name| (name, gateway.mcp_call(name, "env", &json!({})).unwrap()));
     for (name, id) in calls {
         let answer = gateway.answer(id);

@@ -1,4 +1,5 @@
-//! What a browser, a name server or a careless program might send: nothing of it runs that should not.
+//! Every combination of headers a browser, a DNS rebinding attack or a careless program might send: only valid ones
+//! run.
 
 use metamcp_testkit::EventKind;
 use serde_json::json;
@@ -6,7 +7,7 @@ use serde_json::json;
 use crate::served::{Served, call};
 use crate::wire::Request;
 
-/// A value of a header, and whether it is one that may come in.
+/// A header value, and whether it is acceptable.
 type Choice = (Option<&'static str>, bool);
 
 const HOSTS: [Choice; 6] = [
@@ -42,7 +43,7 @@ const ACCEPTS: [Choice; 3] = [
 #[test]
 fn of_all_combinations_only_the_right_ones_run() {
     let served = Served::start(&[]);
-    // The server is up, so that a call that slips through is sure to be seen.
+    // The server is running, so that a call that slips through is sure to be recorded.
     let warm = served.session(&json!({}));
     assert_eq!(warm.text(1, "echo", &json!({"text": "warm"})), "warm");
     let (mut tried, mut expected) = (0_u64, Vec::new());
@@ -51,7 +52,7 @@ fn of_all_combinations_only_the_right_ones_run() {
             for (method, method_fits) in METHODS {
                 for (content_type, content_fits) in CONTENT_TYPES {
                     for (accept, accept_fits) in ACCEPTS {
-                        // Deleting or listening ends or holds a session, so these two try one that is not there.
+                        // Deleting ends a session and listening occupies it, so these two use one that does not exist.
                         let session = if matches!(method, "GET" | "DELETE") {
                             "0".repeat(32)
                         } else {
@@ -80,7 +81,7 @@ fn of_all_combinations_only_the_right_ones_run() {
                         if !(host_fits && origin_fits) {
                             assert_eq!(status, 403, "{request:?}");
                             let why = response.text();
-                            // A page without an origin cannot be let in by name.
+                            // A page with the origin `null` cannot be allowed by name.
                             let advises = why.contains("--allowed-");
                             let is_null = host_fits && origin == Some("null");
                             assert_eq!(advises, !is_null, "{why} for {request:?}");

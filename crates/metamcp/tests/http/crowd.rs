@@ -1,4 +1,4 @@
-//! Many clients: ids that are all the same, sessions that are never used again.
+//! Many clients: identical request ids, abandoned sessions.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -31,14 +31,14 @@ fn sixty_four_sessions_that_all_use_the_same_ids_never_cross() {
 
 #[test]
 fn excess_connections_get_an_error_and_open_ones_go_on() {
-    // Half of what it may open is for clients.
+    // Half of the file descriptor limit is for clients.
     let served = Served::start_narrow(64);
     let session = served.session(&json!({}));
     assert_eq!(session.text(1, "echo", &json!({"text": "before"})), "before");
     let mut crowd: Vec<TcpStream> =
         (0..40).map(|_| TcpStream::connect(served.address).unwrap()).collect();
     let healthz = || Request::new("GET", "/healthz").send(served.address);
-    // The session's own connections may have had places when the crowd came, which are free now: more come until none is.
+    // The session's own connections may have had slots when the crowd came, which are free now: connect until none is.
     let mut refusal = healthz();
     let full = eventually(PATIENCE, || {
         if refusal.status != 503 {
@@ -55,8 +55,8 @@ fn excess_connections_get_an_error_and_open_ones_go_on() {
     served.end();
 }
 
-/// What two hundred thousand abandoned sessions may take is 64 MB. That many take minutes, so it is seen by the share
-/// each of these has.
+/// The limit for two hundred thousand abandoned sessions is 64 MB. That many take minutes, so the test measures the
+/// share of each.
 #[test]
 fn abandoned_sessions_take_next_to_nothing() {
     const SESSIONS: u64 = 20_000;
@@ -72,7 +72,7 @@ fn abandoned_sessions_take_next_to_nothing() {
             skip_response(&mut answers);
         }
     };
-    // The first ones fill what is there for clients that are at work.
+    // The first ones warm up the allocations for active clients.
     open(2_000);
     let before = resident(served.pid());
     open(SESSIONS);
@@ -100,7 +100,6 @@ fn skip_response(answers: &mut BufReader<TcpStream>) {
     std::io::copy(&mut answers.take(length), &mut std::io::sink()).unwrap();
 }
 
-/// Memory of a process in KiB.
 fn resident(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();

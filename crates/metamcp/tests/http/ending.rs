@@ -1,4 +1,4 @@
-//! Shutdown while clients are at work.
+//! Shutdown while clients are active.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use crate::served::{Served, Session, call, initialize};
 use crate::wire::{PATIENCE, Request, Response};
 
-/// Bytes of an answer: more than a socket takes of what is not read.
+/// Response size: more than the socket buffers take without a reader.
 const LONG: usize = 12_000_000;
 
 type Header = (&'static str, &'static str);
 
-/// How an answer leaves: as a document written by us, as one written by the library, as events.
+/// The response paths: fast-path document, hyper document, event stream.
 const ROADS: [(&str, Header); 3] = [
     ("application/json, text/event-stream", ("X-Road", "usual")),
     ("application/json, text/event-stream", ("TE", "trailers")),
@@ -57,7 +57,7 @@ fn a_server_request_is_answered_during_shutdown_and_nothing_new_begins() {
     let mut refused = session.call(3, "echo", &json!({"text": "late"}));
     assert_eq!((refused.status, refused.header("connection")), (503, Some("close")));
     assert!(refused.text().contains("shutting down"));
-    // The answer comes on a connection that was there before.
+    // The response comes on a connection that was open before.
     let answer = json!({"jsonrpc": "2.0", "id": question["id"],
         "result": {"action": "accept", "content": {"name": "Ada"}}});
     let answer = session.request(Request::post(&answer));
@@ -133,7 +133,7 @@ fn a_call_of_a_client_of_2024_is_finished_too() {
     assert_eq!(served.workspace.survivors(PATIENCE), []);
 }
 
-/// New connections all the time must not put the end off.
+/// A steady stream of new connections must not delay shutdown.
 #[test]
 fn a_drain_ends_while_clients_keep_coming() {
     let mut served = Served::start(&["--shutdown-drain", "100"]);
@@ -154,7 +154,7 @@ fn a_drain_ends_while_clients_keep_coming() {
     assert_eq!(served.workspace.survivors(PATIENCE), []);
 }
 
-/// Answers that are longer than what the system takes of them, for a client that takes its time.
+/// Responses larger than the socket buffers, for a slow reader.
 #[test]
 fn a_long_answer_leaves_before_the_end() {
     for (accept, road) in ROADS {
@@ -163,7 +163,7 @@ fn a_long_answer_leaves_before_the_end() {
         let (mut answer, begun) = long_answer(&session, accept, road);
         served.signal(Signal::SIGTERM);
         let health = || Request::new("GET", "/healthz").send(served.address).status;
-        // It is still there although the call is done: nobody has read the answer yet.
+        // The gateway is still running although the call is done: the response has not been read yet.
         assert!(eventually(PATIENCE, || health() == 503), "{accept} {road:?}");
         let said = begun + &answer.text();
         assert!(said.len() > LONG && said.trim_end().ends_with('}'), "{road:?}: {}", said.len());
@@ -214,7 +214,7 @@ fn with_long_answers(flags: &[&str]) -> Served {
     Served::start_in(workspace, flags)
 }
 
-/// The response to a call with a long answer, of which no more was read than shows that the answer is there.
+/// The response to a call with a long result, read only far enough to show that the result is there.
 fn long_answer(session: &Session<'_>, accept: &str, (name, value): Header) -> (Response, String) {
     let mut request = Request::post(&call(2, "big", &json!({"bytes": LONG}))).with(name, value);
     for (name, value) in &mut request.headers {
@@ -226,7 +226,7 @@ fn long_answer(session: &Session<'_>, accept: &str, (name, value): Header) -> (R
     assert_eq!(answer.status, 200);
     let mut begun = String::new();
     let is_stream = answer.header("content-type") == Some("text/event-stream");
-    // A stream has its head before the tool has run.
+    // A stream sends its head before the tool has run.
     while is_stream && !begun.contains("data: {") {
         begun += std::str::from_utf8(&answer.chunk().unwrap()).unwrap();
     }

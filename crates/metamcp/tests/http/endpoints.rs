@@ -1,4 +1,4 @@
-//! Several endpoints on one listener: what each shows, and that a session stays where it began.
+//! Several endpoints on one listener: what each exposes, and that a session is bound to its endpoint.
 
 use metamcp_testkit::{Workspace, chaos_server};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ fn post(path: &str, body: &Value) -> Request {
     request
 }
 
-/// A session at an endpoint, by its id.
+/// Opens a session at an endpoint and returns its id.
 fn session(served: &Served, path: &str) -> String {
     let response = post(path, &initialize("2025-11-25", &json!({}))).send(served.address);
     assert_eq!(response.status, 200, "{path}");
@@ -100,7 +100,7 @@ fn changes_reach_those_who_listen_at_the_endpoint_where_they_show() {
     let heard = modern.next().unwrap().json();
     assert_eq!(heard["method"], told);
     assert_eq!(heard["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], "l");
-    // At the usual endpoint nothing changes, and nothing can be listened to.
+    // At the main endpoint nothing changes, and there is nothing to subscribe to.
     let mut main = post("/mcp", &listen)
         .with("MCP-Protocol-Version", "2026-07-28")
         .with("Mcp-Method", "subscriptions/listen")
@@ -168,7 +168,7 @@ fn a_toolset_has_an_endpoint_of_its_own_and_nothing_outside_is_reached_there() {
     assert_eq!(code(&call(path, &inside, "a:effect", json!({"key": "k"}))), "denied");
     assert_eq!(code(&call(path, &inside, "b:echo", json!({"text": "x"}))), "server_not_found");
     assert_eq!(call(main, &outside, "b:echo", json!({"text": "x"}))["content"][0]["text"], "x");
-    // What is kept by one session is not read from within a toolset that it is not of.
+    // A result stored by one session cannot be read from a toolset it does not belong to.
     let id = |answer: &Value| answer["structuredContent"]["kept"]["id"].clone();
     let open = id(&call(main, &outside, "a:big", json!({"bytes": 400_000})));
     assert!(open.is_string());
@@ -183,7 +183,7 @@ fn a_toolset_has_an_endpoint_of_its_own_and_nothing_outside_is_reached_there() {
     );
     assert_eq!(ask(&served, main, &inside, "ping", &json!({})).status, 404);
     served.end();
-    // A gateway that is kept to one toolset serves no other.
+    // A gateway restricted to one toolset serves no other.
     let served = start(&["--toolset", "small"]);
     for path in ["/mcp/toolsets/rest", "/mcp/toolsets/small"] {
         let response = post(path, &initialize("2025-11-25", &json!({}))).send(served.address);

@@ -1,5 +1,5 @@
-//! Ordinary POST requests take the HTTP fast path, all others hyper: a client must not be able to tell which. Every test
-//! runs with the fast path on and off, where all requests are hyper's.
+//! Ordinary POST requests take the HTTP fast path, all others go through hyper: a client must not be able to tell
+//! which. Every test runs with the fast path on and off; when off, hyper handles all requests.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -14,7 +14,7 @@ use crate::wire::{PATIENCE, Request, Response};
 /// The switch, on and off.
 const SWITCH: [&str; 2] = ["--http-fast-path=true", "--http-fast-path=false"];
 
-/// Means nothing to the gateway, and keeps a request off the fast path.
+/// Has no meaning for the gateway, and keeps a request off the fast path.
 const BY_HYPER: (&str, &str) = ("TE", "trailers");
 
 fn connect(served: &Served) -> TcpStream {
@@ -24,7 +24,7 @@ fn connect(served: &Served) -> TcpStream {
     socket
 }
 
-/// The next response on a connection, as it was written but for the moment and the order of headers.
+/// The next response on a connection, with sorted headers, and without the values of date and session id.
 fn next(socket: &TcpStream) -> (u16, Vec<(String, String)>, String) {
     let mut response = Response::read(Box::new(ByteByByte(socket.try_clone().unwrap())));
     let mut headers = response.headers.clone();
@@ -38,7 +38,7 @@ fn next(socket: &TcpStream) -> (u16, Vec<(String, String)>, String) {
     (response.status, headers, response.text())
 }
 
-/// Reads no more than is asked for, so that the next response is still there.
+/// Reads no more than requested, so that the next response stays in the socket.
 struct ByteByByte(TcpStream);
 
 impl Read for ByteByByte {
@@ -56,7 +56,7 @@ fn bytes(session: &Session<'_>, body: &Value) -> Vec<u8> {
     session.request(Request::post(body)).bytes(session.served.address)
 }
 
-/// Requests of all kinds, of a client with that session.
+/// Requests of all kinds, from a client with that session.
 fn requests(session: &Session<'_>) -> Vec<Request> {
     let own = |request: Request| session.request(request);
     let echo = call(3, "echo", &json!({"text": "x".repeat(600)}));
@@ -81,7 +81,7 @@ fn requests(session: &Session<'_>) -> Vec<Request> {
     ]
 }
 
-/// Holds the fast path against hyper in one gateway, and against a gateway whose fast path is off.
+/// Compares the fast path with hyper in one gateway, and with a gateway whose fast path is off.
 #[test]
 fn both_paths_answer_alike() {
     let [on, off] = SWITCH.map(|switch| Served::start(&[switch]));
@@ -89,7 +89,7 @@ fn both_paths_answer_alike() {
         [&on, &off].map(|served| served.session_of("2025-06-18", &json!({})));
     let [fast, by_hyper, switched_off] = [&on, &on, &off].map(connect);
     for (request, same) in requests(&session_on).iter().zip(requests(&session_off)) {
-        // Twice each: the second time the head is the one before.
+        // Twice each: the second time the head equals the one before.
         for _ in 0..2 {
             (&fast).write_all(&request.bytes(on.address)).unwrap();
             let answer = next(&fast);
@@ -116,8 +116,8 @@ fn a_request_in_pieces_is_the_same_request() {
             for _ in 0..2 {
                 for piece in request.chunks(size) {
                     (&socket).write_all(piece).unwrap();
-                    // Whoever answers another connection meanwhile has most likely read the piece alone; whether it has
-                    // does not matter.
+                    // Once another connection is answered, the gateway has most likely read the piece alone; the test
+                    // does not depend on it.
                     (&other).write_all(&bytes(&session, &ping(3))).unwrap();
                     assert_eq!(next(&other).0, 200);
                 }
@@ -129,7 +129,7 @@ fn a_request_in_pieces_is_the_same_request() {
     }
 }
 
-/// A late body has 30 s; a client rejected by its head is told before.
+/// A late body has 30 s; a client rejected by its head gets the error before.
 #[test]
 fn a_refusal_does_not_wait_for_the_body() {
     for switch in SWITCH {
@@ -156,7 +156,7 @@ fn requests_that_come_together_are_answered_in_their_order() {
             let body = if id % 3 == 0 { call(id, "echo", &json!({"text": "x"})) } else { ping(id) };
             together.extend(bytes(&session, &body));
             if id == 150 {
-                // Not for the fast path: from here on the connection is hyper's.
+                // Not for the fast path: from here on hyper owns the connection.
                 let get = session.request(Request::new("GET", "/nowhere"));
                 together.extend(get.bytes(served.address));
             }

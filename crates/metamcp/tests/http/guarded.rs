@@ -1,4 +1,4 @@
-//! Who comes in: by token, each to its own sessions; and what comes in: no more than there is room for.
+//! Access control: each token has its own sessions; and admission control: no more than there is room for.
 
 use std::fs;
 use std::io::Write;
@@ -36,7 +36,7 @@ fn only_those_with_a_token_come_in_and_each_to_its_own_session() {
     ] {
         let mut response = request.send(served.address);
         if response.status == 200 {
-            // Space around a token is not part of it.
+            // Whitespace around a token is not part of it.
             assert!(request.headers.iter().any(|(_, value)| value.ends_with("first token ")));
             continue;
         }
@@ -62,7 +62,7 @@ fn only_those_with_a_token_come_in_and_each_to_its_own_session() {
     assert_eq!(echo("the token of the environment", "stolen").status, 404);
     assert_eq!(echo("no token", "stolen").status, 401);
     assert_eq!(served.workspace.journal("a").executions("stolen").unwrap(), 0);
-    // What lets a client in is ours alone; servers never see it.
+    // Client tokens are never passed on to servers.
     let seen = fs::read_to_string(served.workspace.journal("a").path()).unwrap();
     assert!(!seen.contains("first token") && !seen.contains("token of the environment"));
     served.end();
@@ -84,7 +84,7 @@ fn ids_that_are_guessed_are_nobodys() {
         let request = Request::post(&call(2, "echo", &json!({"text": "guessed"})));
         assert_eq!(request.with("Mcp-Session-Id", &id).send(served.address).status, 404, "{id}");
     }
-    // An id the client thought up does not become one.
+    // A session id made up by the client is not adopted.
     let mut fixed = Request::post(&initialize("2025-11-25", &json!({})))
         .with("Mcp-Session-Id", "00000000000000000000000000000000")
         .send(served.address);
@@ -97,7 +97,7 @@ fn ids_that_are_guessed_are_nobodys() {
     served.end();
 }
 
-/// Whoever is cut off while it still sends sees a broken connection instead of the reason.
+/// A client that is cut off while it still sends sees a broken connection instead of the reason.
 #[test]
 fn a_large_body_gets_an_error_response_that_arrives() {
     let served = Served::start(&["--max-line-bytes", "65536", "--token-env", "TEST_TOKEN"]);
@@ -109,7 +109,7 @@ fn a_large_body_gets_an_error_response_that_arrives() {
     let mut too_large = known.send(served.address);
     assert_eq!(too_large.status, 413);
     assert!(too_large.json()["error"]["message"].as_str().unwrap().contains("65536"));
-    // Who asks first is told at once.
+    // A client that sends `Expect: 100-continue` gets the error at once.
     let asking = known.with("Expect", "100-continue");
     let head = asking.bytes(served.address);
     let end = head.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
@@ -166,7 +166,7 @@ fn what_is_too_large_or_no_message_is_refused_with_a_reason() {
 
 #[test]
 fn idle_sessions_end() {
-    // To ask is to use, so the timeout is shorter than the pauses between two looks.
+    // A request counts as use, so the timeout is shorter than the pause between two polls.
     let served = Served::start(&["--session-timeout", "1"]);
     let begun = Request::post(&initialize("2025-11-25", &json!({}))).send(served.address);
     let id = begun.header("mcp-session-id").unwrap();
@@ -180,7 +180,7 @@ fn idle_sessions_end() {
 fn raw(served: &Served, bytes: &[u8]) -> Response {
     let mut socket = TcpStream::connect(served.address).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    // The answer may come before all of it is sent.
+    // The response may come before everything is sent.
     socket.write_all(bytes).ok();
     Response::read(Box::new(socket))
 }

@@ -1,4 +1,4 @@
-//! Request smuggling: heads that another program might parse differently are refused with 400 and closed, on every path.
+//! Request smuggling: heads that another parser might read differently get 400 and a closed connection, on every path.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::served::{Served, call, initialize};
 use crate::wire::{PATIENCE, Request, Response};
 
-/// Everything a connection answers, until it is closed by the other end.
+/// All responses of a connection, until the server closes it.
 fn answers(served: &Served, bytes: &[u8]) -> String {
     let mut socket = TcpStream::connect(served.address).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -56,7 +56,7 @@ fn ambiguous_request_heads_are_refused_on_every_path() {
         changed(&usual, "Content-Length: ", "Content-Length: +"),
     ];
     for bad in &bad {
-        // Alone, after one by the short road (whose head is known by then), and after one by the library's.
+        // Alone, after requests on the fast path (whose head is cached by then), and after one handled by hyper.
         for (before, count) in
             [(String::new(), 0), (format!("{good}{good}"), 2), (library.clone(), 1)]
         {
@@ -90,7 +90,7 @@ fn a_body_in_chunks_is_taken_and_the_connection_goes_on() {
     let all = answers(&served, &chunked);
     assert_eq!(all.matches("HTTP/1.1 200 OK").count(), 2, "{all}");
     assert!(all.contains("in pieces"), "{all}");
-    // A chunk whose line ends with a line feed alone is where it ends.
+    // A chunk size line that ends with a bare line feed ends the connection.
     let mut bare = head;
     bare.extend(format!("{:x}\n{body}\r\n0\r\n\r\n", body.len()).bytes());
     let all = answers(&served, &bare);
@@ -99,7 +99,7 @@ fn a_body_in_chunks_is_taken_and_the_connection_goes_on() {
     served.end();
 }
 
-/// Requests that announce a body and do not send it, of one client; others do not notice.
+/// Requests of one client that announce a body and never send it; others are not affected.
 #[test]
 fn who_announces_much_and_sends_nothing_takes_nothing() {
     let mut workspace = metamcp_testkit::Workspace::new().unwrap();
@@ -120,7 +120,7 @@ fn who_announces_much_and_sends_nothing_takes_nothing() {
             socket
         })
         .collect();
-    // Their heads were taken when those who come later are answered; a body in chunks goes the same way as theirs.
+    // Their heads have been read once later requests are answered; a chunked body takes the same path.
     let hello: Value = initialize("2025-06-18", &json!({}));
     for who in ["modest", "greedy"] {
         let text = hello.to_string();

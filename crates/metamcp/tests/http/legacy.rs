@@ -1,4 +1,4 @@
-//! The transport of 2024: one stream, and a place to post to.
+//! The 2024 transport (HTTP+SSE): one stream, and an endpoint to post to.
 
 use metamcp_testkit::{EventKind, eventually};
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ fn a_client_of_2024_is_served_on_its_one_stream() {
         if message["method"] != "notifications/progress" {
             break message;
         }
-        // That it began is told while the server is slow to say something itself.
+        // The gateway reports the start of a call if the server is slow to send progress itself.
         steps += usize::from(message["params"]["progress"] != 0.0);
     };
     assert_eq!((steps, &answer["id"]), (3, &json!(2)));
@@ -48,14 +48,14 @@ fn a_client_of_2024_is_served_on_its_one_stream() {
     assert_eq!(refused(&format!("[{ping}]"), &endpoint.data).0, 400);
     let (status, _, why) = refused(&ping, "/messages?sessionId=x");
     assert!(status == 404 && why.contains("GET /sse"), "{status}: {why}");
-    // Its stream is its session: without it, what it left behind is called off.
+    // Its stream is its session: when it closes, pending calls are cancelled.
     assert_eq!(post(&call(3, "slow", &json!({"ms": 600_000}))), 202);
     let journal = served.workspace.journal("a");
     assert!(eventually(PATIENCE, || journal.count(EventKind::Execute).unwrap() == 2));
     drop(events);
     assert!(eventually(PATIENCE, || journal.count(EventKind::Cancelled).unwrap() == 1));
     assert_eq!(post(&call(4, "echo", &json!({"text": "x"}))), 404);
-    // The newer one is there too.
+    // The newer transport works too.
     assert_eq!(served.session(&json!({})).text(1, "echo", &json!({"text": "new"})), "new");
     served.end();
 }

@@ -1,4 +1,4 @@
-//! The gateway over HTTP, spoken to byte by byte: what a client library would never send has to be sent somehow.
+//! The gateway over HTTP, byte by byte: the tests send what a client library would never send.
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,

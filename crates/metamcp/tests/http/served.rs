@@ -1,4 +1,4 @@
-//! A gateway that listens, in a world of its own.
+//! A gateway over HTTP in its own workspace.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -15,18 +15,18 @@ use serde_json::{Value, json};
 
 use crate::wire::{self, PATIENCE, Request, Response};
 
-/// See the module; dropped, it is killed.
+/// See the module documentation; killed on drop.
 pub(crate) struct Served {
     process: Child,
     pub(crate) address: SocketAddr,
-    /// What it says about where it listens.
+    /// The URL it reports on stderr.
     pub(crate) url: String,
     stderr: Arc<Mutex<String>>,
     pub(crate) workspace: Workspace,
 }
 
 impl Served {
-    /// A gateway with one honest server called `a`.
+    /// A gateway with one correct server called `a`.
     pub(crate) fn start(flags: &[&str]) -> Served {
         let mut workspace = Workspace::new().unwrap();
         workspace.server("a", chaos_server(&[]));
@@ -38,7 +38,7 @@ impl Served {
         Served::launch(workspace, command, flags)
     }
 
-    /// A gateway that may have no more than so many files open.
+    /// A gateway with a limit on open files.
     pub(crate) fn start_narrow(open_files: u32) -> Served {
         let mut workspace = Workspace::new().unwrap();
         workspace.server("a", chaos_server(&[]));
@@ -88,7 +88,7 @@ impl Served {
         Served { process, address, url, stderr, workspace }
     }
 
-    /// A session with a client of these capabilities.
+    /// Opens a session for a client with these capabilities.
     pub(crate) fn session(&self, capabilities: &Value) -> Session<'_> {
         self.session_of("2025-11-25", capabilities)
     }
@@ -104,12 +104,12 @@ impl Served {
         session
     }
 
-    /// The token that was generated.
+    /// The generated token.
     pub(crate) fn token(&self) -> String {
         fs::read_to_string(token_file(&self.workspace)).unwrap().trim().to_owned()
     }
 
-    /// What it said on stderr so far.
+    /// Its stderr so far.
     pub(crate) fn said(&self) -> String {
         self.stderr.lock().unwrap().clone()
     }
@@ -132,7 +132,7 @@ impl Served {
         status.unwrap()
     }
 
-    /// Ends it, and sees that nothing is left.
+    /// Shuts it down, and checks that nothing is left.
     pub(crate) fn end(mut self) {
         self.signal(Signal::SIGTERM);
         let status = self.wait_exit();
@@ -141,7 +141,7 @@ impl Served {
     }
 }
 
-/// Where a gateway keeps the token it generates.
+/// Where a gateway stores the token it generates.
 pub(crate) fn token_file(workspace: &Workspace) -> PathBuf {
     workspace.home().join(".metamcp/http-token")
 }
@@ -161,7 +161,7 @@ pub(crate) struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// A request in this session.
+    /// Adds the session headers to a request.
     pub(crate) fn request(&self, request: Request) -> Request {
         request.with("Mcp-Session-Id", &self.id).with("MCP-Protocol-Version", &self.revision)
     }
@@ -174,7 +174,7 @@ impl Session<'_> {
         self.post(&call(id, tool, args))
     }
 
-    /// The text a tool answers with.
+    /// The text of a tool's result.
     pub(crate) fn text(&self, id: u64, tool: &str, args: &Value) -> String {
         let mut response = self.call(id, tool, args);
         let answer = response.json();
@@ -198,7 +198,8 @@ pub(crate) fn initialize(revision: &str, capabilities: &Value) -> Value {
     }})
 }
 
-/// A call of the honest server's. Who wants progress gets a stream of events, so it is wanted only where there is some.
+/// A call of the server `a`. A progress token makes the response an event stream, so it is sent only for tools that
+/// report progress.
 pub(crate) fn call(id: u64, tool: &str, args: &Value) -> Value {
     let mut call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {
         "name": "mcp_call",

@@ -1,4 +1,4 @@
-//! What clients share is shared: nobody's scripts keep those of another waiting.
+//! Fair sharing between clients: no client's scripts block those of another.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::served::{Served, initialize};
 use crate::wire::{PATIENCE, Request};
 
-/// As many as run at once.
+/// The number of scripts that run concurrently.
 const PLACES: usize = 4;
 
 fn execute(code: &str) -> Value {

@@ -1,4 +1,4 @@
-//! Signed tokens: those of our issuer for us let a client in, and no others.
+//! Signed tokens (JWT): only those of our issuer and for our audience are accepted.
 
 use std::fs;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn key_set(key: &Ed25519KeyPair) -> Value {
     json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "x": encode(key.public_key().as_ref())}]})
 }
 
-/// A gateway that believes tokens signed with the keys found at that place.
+/// A gateway that accepts tokens signed with the keys at this address.
 fn serving(workspace: Workspace, keys: &str) -> Served {
     let (issuer, us) = ("https://issuer.example.org", "https://us.example.org/mcp");
     Served::start_in(workspace, &["--jwks", keys, "--jwt-issuer", issuer, "--jwt-audience", us])
@@ -87,7 +87,7 @@ fn a_token_of_our_issuer_for_us_lets_a_client_in() {
     served.end();
 }
 
-/// The issuer's own address is asked for its keys; nobody gets in on those of somebody else.
+/// The keys come from the issuer's own address; tokens signed with other keys are rejected.
 #[test]
 fn keys_are_fetched_from_the_issuer() {
     let mut workspace = Workspace::new().unwrap();

@@ -1,4 +1,4 @@
-//! Revision 2026-07-28 over HTTP: no session, every request for itself, and what it means to go away.
+//! Revision 2026-07-28 over HTTP: no session, self-contained requests, and what a disconnect means.
 
 use metamcp_testkit::{EventKind, Workspace, chaos_server, eventually};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ fn both_kinds() -> Workspace {
     workspace
 }
 
-/// A request as the revision wants it, headers and all.
+/// A complete request of the revision, with its headers.
 fn request(id: &Value, method: &str, params: &Value) -> Request {
     let mut params = params.clone();
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
@@ -57,7 +57,7 @@ fn everything_is_there_without_a_session() {
 #[test]
 fn input_required_is_answered_by_a_retry() {
     let served = Served::start_in(both_kinds(), &[]);
-    // Everybody uses the same id, and none gets what is another's.
+    // All use the same id, and none gets another's response.
     let params: Vec<Value> = ["old", "new"]
         .into_iter()
         .flat_map(|server| (0..8).map(move |number| (server, number)))

@@ -1,4 +1,4 @@
-//! One client: documents and streams, coming back to one, being asked, and going.
+//! One client: documents and streams, resuming a stream, server requests, and disconnecting.
 
 use metamcp_testkit::{EventKind, eventually};
 use nix::sys::signal::Signal;
@@ -16,7 +16,7 @@ fn a_session_from_its_beginning_to_its_end() {
     assert_eq!(listed.header("content-type"), Some("application/json"));
     assert_eq!(listed.json()["id"], "x");
     assert_eq!(session.text(7, "echo", &json!({"text": "grüezi"})), "grüezi");
-    // Written for people, with line breaks, and read all the same.
+    // Pretty-printed, with line breaks, and accepted all the same.
     let pretty = format!("{:#}", call(8, "echo", &json!({"text": "two\nlines"})));
     let mut answer = session.request(Request::post(&json!(0)).body(&pretty)).send(served.address);
     assert_eq!(answer.json()["result"]["content"][0]["text"], "two\nlines");
@@ -38,7 +38,7 @@ fn progress_comes_before_the_answer_on_the_stream_of_its_request() {
     let messages: Vec<_> = events.iter().map(Event::json).collect();
     let (answer, progress) = messages.split_last().unwrap();
     assert_eq!(answer["id"], 3);
-    // Where the call is slow to start, the gateway reports that it has.
+    // If the call is slow to start, the gateway reports that it has begun.
     let is_servers = |message: &&serde_json::Value| message["params"]["progress"] != 0;
     let progress: Vec<_> = progress.iter().filter(is_servers).collect();
     assert_eq!(progress.len(), 5);
@@ -67,7 +67,7 @@ fn a_client_that_lost_its_stream_comes_back_to_it() {
         "the call went on, and its stream ends with it"
     );
     assert_eq!(rest.len(), 6, "{rest:?}");
-    // Once more, after its end.
+    // Once more, after the stream has ended.
     let last_two: Vec<Event> = again(&rest[3].id).collect();
     assert_eq!(last_two, rest[4..]);
     let foreign = session.request(Request::get("/mcp")).with("Last-Event-ID", "not one of ours");
@@ -85,7 +85,7 @@ fn server_requests_use_the_stream_of_the_call() {
     assert_eq!(question["method"], "elicitation/create");
     let answer = json!({"jsonrpc": "2.0", "id": question["id"],
         "result": {"action": "accept", "content": {"name": "Ada"}}});
-    // Another session that guesses the number cannot answer in its place.
+    // Another session that guesses the id cannot answer in its place.
     let other = served.session(&json!({"elicitation": {}}));
     let forged = json!({"jsonrpc": "2.0", "id": question["id"],
         "result": {"action": "accept", "content": {"name": "Eve"}}});
@@ -106,7 +106,7 @@ fn logs_take_the_stream_of_the_call_and_nobody_elses() {
     let events: Vec<Event> = one.call(5, "log", &json!({"text": "mine"})).events().collect();
     assert_eq!(events[0].json()["params"]["data"], "mine");
     assert_eq!(events[1].json()["id"], 5);
-    // The other's stream ends with the gateway, and nothing was on it.
+    // The other session's stream ends with the gateway, and stayed empty.
     served.signal(Signal::SIGTERM);
     assert_eq!(other.next(), None);
 }
@@ -146,7 +146,7 @@ fn without_sessions_each_request_stands_alone() {
     assert_eq!(hello.json()["result"]["protocolVersion"], "2025-06-18");
     let mut answer = Request::post(&call(1, "echo", &json!({"text": "hi"}))).send(served.address);
     assert_eq!(answer.json()["result"]["content"][0]["text"], "hi");
-    // Whoever leaves calls it off.
+    // Disconnecting cancels the call.
     let long = Request::post(&call(1, "progress", &json!({"count": 1000, "ms": 20})));
     let mut events = long.send(served.address).events();
     events.next().unwrap();
@@ -163,7 +163,7 @@ fn documents_only_where_the_operator_says_so() {
     let mut answer = session.call(3, "progress", &json!({"count": 5, "ms": 10}));
     assert_eq!(answer.header("content-type"), Some("application/json"));
     assert_eq!(answer.json()["result"]["content"][0]["text"], "5 steps");
-    // Progress goes to whoever listens.
+    // Progress goes to the listening stream.
     let mut events = session.listen().events();
     assert_eq!(events.next().unwrap().json()["method"], "notifications/progress");
     served.end();

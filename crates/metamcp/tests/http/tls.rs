@@ -1,4 +1,4 @@
-//! TLS: nothing in the clear, and a certificate that is replaced is used without a restart.
+//! TLS: nothing in plain text, and a replaced certificate is used without a restart.
 
 use std::fs;
 use std::io::Write;
@@ -23,7 +23,7 @@ fn certificate(cert: &Path, key: &Path) -> CertificateDer<'static> {
     made.der().clone()
 }
 
-/// Sends a request to a server that has to have this certificate.
+/// Sends a request to a server that must present this certificate.
 fn send(
     served: &Served,
     trusted: &CertificateDer<'static>,
@@ -58,7 +58,7 @@ fn a_replaced_certificate_is_used_without_a_restart() {
     let hello = Request::post(&initialize("2025-11-25", &json!({})));
     let mut answer = send(&served, &first, &hello).unwrap();
     assert_eq!(answer.json()["result"]["protocolVersion"], "2025-11-25");
-    // Half of a pair is not used; the old one stays.
+    // A certificate without its key is not used; the old pair stays.
     fs::write(&cert, "nothing").unwrap();
     assert!(send(&served, &first, &hello).is_ok());
     let second = certificate(&cert, &key);

@@ -1,4 +1,4 @@
-//! The token that is generated where none is configured, what it takes to do without one, and tokens that open one toolset.
+//! The token that is generated if none is configured, running without one, and tokens restricted to one toolset.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -30,7 +30,7 @@ fn hello() -> Request {
     Request::post(&initialize("2025-06-18", &json!({})))
 }
 
-/// A request of the revision without sessions.
+/// A request of the stateless revision.
 fn stateless() -> Request {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -63,7 +63,7 @@ fn without_the_token_every_path_is_refused() {
             session.request(Request::get("/mcp")),
             session.request(Request::new("DELETE", "/mcp")),
             stateless(),
-            // The library's road, and one whose body says nothing of its length.
+            // Through hyper, and with a chunked body.
             session.request(Request::post(&steal)).with("TE", "trailers"),
             session
                 .request(Request::post(&steal).body(&chunk))
@@ -98,12 +98,12 @@ fn without_the_token_every_path_is_refused() {
         }
         assert_eq!(session.text(3, "echo", &json!({"text": "still"})), "still");
         assert_eq!(served.workspace.journal("a").count(EventKind::Execute).unwrap(), 2);
-        // What has to be there for everybody is.
+        // The public endpoints work without a token.
         for target in ["/healthz", "/readyz", "/.well-known/oauth-protected-resource/mcp"] {
             let response = Request::new("GET", target).anonymous().send(served.address);
             assert_eq!(response.status, 200, "{target}");
         }
-        // It is told where the token is, and nothing else of it.
+        // It says where the token is, and never shows it.
         let said = served.said();
         assert!(said.contains(file.to_str().unwrap()), "{said}");
         assert!(said.contains("Authorization: Bearer"), "{said}");
@@ -128,7 +128,7 @@ fn names_and_pages_are_judged_before_tokens() {
     let told = preflight.with("Access-Control-Request-Method", "POST").send(served.address);
     assert_eq!(told.status, 204);
     assert!(told.header("access-control-allow-headers").unwrap().contains("Authorization"));
-    // A page that may ask is shown why it was refused.
+    // An allowed page can read why it was refused.
     let refused = hello().anonymous().with("Origin", page).send(served.address);
     assert_eq!((refused.status, refused.header("access-control-allow-origin")), (401, Some(page)));
     served.end();
@@ -152,7 +152,7 @@ fn the_token_stays_until_it_is_rotated() {
     let (fresh, said) = print(&["token", "--rotate"]);
     let fresh = fresh.trim();
     assert!(fresh != token && said.contains("30 seconds"), "{said}");
-    // A connection that the old one let in is none that it lets in again.
+    // The old token is rejected, although a request with it succeeded before.
     assert_eq!(bearer(fresh, hello()).send(served.address).status, 200);
     assert_eq!(bearer(&token, hello()).send(served.address).status, 401);
     served.end();
@@ -227,7 +227,7 @@ fn a_token_of_a_toolset_opens_nothing_else() {
     let message = at(&format!("/messages?sessionId={}", "0".repeat(32)), hello());
     assert_eq!(bound(message).send(served.address).status, 403);
 
-    // Its own it may use, and there it sees its own.
+    // It may use its own toolset, and sees only that.
     let opened = bound(at(one, hello())).send(served.address);
     assert_eq!(opened.status, 200);
     let id = opened.header("mcp-session-id").unwrap().to_owned();
@@ -240,7 +240,7 @@ fn a_token_of_a_toolset_opens_nothing_else() {
     };
     assert!(run("a").contains("\"hi\""));
     assert!(run("b").contains("\"isError\":true"));
-    // The session of one is not the session of the other, wherever it is tried.
+    // A session of one token cannot be used with the other, at either endpoint.
     for target in [one, "/mcp"] {
         let ping = json!({"jsonrpc": "2.0", "id": 3, "method": "ping"});
         let other = bearer("free-token", at(target, Request::post(&ping)));

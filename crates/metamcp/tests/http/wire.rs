@@ -1,4 +1,4 @@
-//! The least an HTTP client can be: what is written is sent as it is, and what comes is taken apart and no further.
+//! A minimal HTTP client: sends requests verbatim, and parses responses no further than necessary.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,14 +8,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// For whatever must come but may come late on a busy machine: its end means a hang, not slowness.
+/// A timeout for what must happen but may be late on a busy machine: exceeding it means a hang, not slowness.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The tokens that gateways generated, by where they listen: what is sent to one carries its token, unless it says
-/// something else about that.
+/// Generated tokens by gateway address: a request carries the token of its gateway, unless it sets the header itself.
 static TOKENS: LazyLock<Mutex<HashMap<SocketAddr, String>>> = LazyLock::new(Mutex::default);
 
-/// Notes the token of a gateway.
+/// Registers the token of a gateway.
 pub(crate) fn knows(address: SocketAddr, token: &str) {
     TOKENS.lock().unwrap().insert(address, token.to_owned());
 }
@@ -30,7 +29,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// A POST as a well-behaved client makes it.
+    /// A POST of a well-behaved client.
     pub(crate) fn post(body: &Value) -> Request {
         Request::new("POST", "/mcp")
             .with("Content-Type", "application/json")
@@ -38,7 +37,7 @@ impl Request {
             .body(&body.to_string())
     }
 
-    /// A GET for a stream.
+    /// A GET for an event stream.
     pub(crate) fn get(target: &str) -> Request {
         Request::new("GET", target).with("Accept", "text/event-stream")
     }
@@ -57,7 +56,7 @@ impl Request {
         self
     }
 
-    /// The same as somebody without a token sends it.
+    /// The same without a token.
     pub(crate) fn anonymous(self) -> Request {
         self.with("Authorization", "")
     }
@@ -67,7 +66,7 @@ impl Request {
         self
     }
 
-    /// As it goes over the wire. A host and the token of the gateway are added where none is given.
+    /// The request in its wire format. A host and the gateway's token are added where none is given.
     pub(crate) fn bytes(&self, address: SocketAddr) -> Vec<u8> {
         let mut text = format!("{} {} HTTP/1.1\r\n", self.method, self.target);
         if !self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
@@ -93,7 +92,7 @@ impl Request {
         text.into_bytes()
     }
 
-    /// Sends it on a connection of its own and waits for the head of the response.
+    /// Sends it on a new connection and waits for the head of the response.
     pub(crate) fn send(&self, address: SocketAddr) -> Response {
         let mut socket = TcpStream::connect(address).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -102,7 +101,7 @@ impl Request {
     }
 }
 
-/// A response whose body is read as it comes.
+/// A response whose body is read incrementally.
 pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
@@ -169,7 +168,7 @@ impl Response {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text:?}"))
     }
 
-    /// The next piece of a body that comes in pieces.
+    /// The next chunk of a chunked body.
     pub(crate) fn chunk(&mut self) -> Option<Vec<u8>> {
         let mut line = String::new();
         // A connection that is cut has no last chunk.
@@ -183,7 +182,7 @@ impl Response {
         (size > 0).then_some(chunk)
     }
 
-    /// The body as events.
+    /// The body as an event stream.
     pub(crate) fn events(self) -> Events {
         assert_eq!(self.status, 200);
         assert_eq!(self.header("content-type"), Some("text/event-stream"));
@@ -205,7 +204,7 @@ impl Event {
     }
 }
 
-/// A stream of events as they come; comments are left out.
+/// The events of a stream as they arrive, without comments.
 pub(crate) struct Events {
     response: Response,
     rest: String,

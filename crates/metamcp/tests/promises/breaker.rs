@@ -1,4 +1,4 @@
-//! The breaker from end to end: it opens, it leaves the server alone, it lets exactly one call try.
+//! The circuit breaker end to end: it opens, it leaves the server alone, it lets exactly one probe call through.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use crate::world::{PATIENCE, call, size, start, stop, tell};
 /// Consecutive failures that open a server's circuit breaker.
 const THRESHOLD: usize = 5;
 
-/// Long enough to see that nothing happens in it, even if the machine stands still for a moment.
+/// Long enough to see that nothing happens in it, even if the machine stalls for a moment.
 const COOLDOWN: Duration = Duration::from_secs(3);
 
-/// How long the server has to answer: longer than the trying call takes on a busy machine.
+/// The call timeout: longer than the probe call takes on a busy machine.
 const TIMEOUT: u64 = 3_000;
 
 #[test]
 fn timeouts_open_it_one_call_tries_and_success_closes_it() {
-    // Slow to start, so that the call that tries is under way for as long as the others keep coming.
+    // Slow to start, so that the probe call is in flight for as long as the others keep coming.
     let workspace = workspace(&["hang-after-effect", "answer-initialize-late=1000"]);
     let client = start(&workspace);
     assert_eq!(effect(&client, "good-0"), CallOutcome::Success);
@@ -27,8 +27,8 @@ fn timeouts_open_it_one_call_tries_and_success_closes_it() {
     let said = "metamcp warn: the circuit breaker of the server \"one\" opened";
     assert!(eventually(PATIENCE, || client.stderr().contains(said)), "{}", client.stderr());
 
-    // They come all the time, and many at once while the first that is let through is under way, which takes a while:
-    // nobody else is.
+    // Calls arrive all the time, and many at once while the first one that was let through is in flight, which takes a
+    // while: no other is let through.
     let before = executions(&workspace);
     let mut ids = Vec::new();
     let mut try_once = || {
@@ -135,7 +135,7 @@ fn effect(client: &Client, key: &str) -> CallOutcome {
     call(client, "one", "effect", &json!({"key": key}))
 }
 
-/// Five calls that are never answered, at once; the calls time out, and then it is open.
+/// Five concurrent calls that are never answered; they time out, and then the breaker is open.
 fn open_by_timeouts(client: &Client, workspace: &Workspace, prefix: &str) {
     let before = executions(workspace);
     let ids: Vec<u64> = (0..THRESHOLD)
@@ -150,7 +150,7 @@ fn open_by_timeouts(client: &Client, workspace: &Workspace, prefix: &str) {
     assert_eq!(executions(workspace) - before, THRESHOLD);
 }
 
-/// Refused at once, with the time left, and without the server hearing of it.
+/// Rejected at once, with the time left, and without contacting the server.
 fn assert_backing_off(client: &Client, workspace: &Workspace) {
     let before = touches(workspace);
     // Few enough that a busy machine does not run into the end of the cooldown.
@@ -160,7 +160,7 @@ fn assert_backing_off(client: &Client, workspace: &Workspace) {
                 assert_eq!(error.code, "circuit_open", "{}", error.message);
                 let left =
                     error.whole["retry_after_ms"].as_u64().expect("it says when to try again");
-                // A tenth is left to chance, so that many gateways do not come back together.
+                // A tenth is jitter, so that many gateways do not retry at the same time.
                 assert!(u128::from(left) <= COOLDOWN.as_millis() * 11 / 10, "{left}");
             }
             other => panic!("not rejected: {other}"),
@@ -169,7 +169,7 @@ fn assert_backing_off(client: &Client, workspace: &Workspace) {
     assert_eq!(touches(workspace), before, "the server was touched");
 }
 
-/// What a call would cause. The process that failed is told to end meanwhile, which is another matter.
+/// Journal entries that a call would cause. The failed process is being shut down meanwhile, which does not count.
 fn touches(workspace: &Workspace) -> usize {
     let mut records = workspace.journal("one").records().unwrap();
     records.retain(|record| !matches!(record.what, EventKind::Cancelled | EventKind::EndOfInput));

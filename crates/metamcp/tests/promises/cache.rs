@@ -1,4 +1,4 @@
-//! A home full of rubbish, and several gateways in one home: the cache is whole or it is put aside.
+//! A home full of corrupt files, and several gateways in one home: the cache is intact or it is quarantined.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::kill::quarantined;
 use crate::world::{PATIENCE, SeededRng, call, discover, home, size, start, stop, tell};
 
-/// Ways to spoil an entry of the home.
+/// Ways to corrupt an entry of the home.
 const SPOILS: [&str; 8] =
     ["random", "empty", "zeros", "truncated", "directory", "fifo", "link", "loop"];
 
@@ -41,13 +41,13 @@ fn a_home_full_of_rubbish_is_survived_and_put_aside() {
         assert_eq!(descendants(client.pid()), [], "round {round}: nothing starts at boot");
         let overview = discover(&client, &json!({}));
         assert!(overview.contains("server-49"), "{overview}");
-        // Whatever was in the place of its cache, a server works.
+        // Whatever was in place of its cache, a server works.
         let server = rng.pick(&servers).clone();
         let outcome = call(&client, &server, "effect", &json!({"key": "works"}));
         assert_eq!(outcome, CallOutcome::Success, "round {round}, {plan}");
         assert_eq!(fs::read_to_string(&canary).unwrap(), "not yours", "{plan}");
         stop(client, &workspace);
-        // The next one finds a cache it can use, or none; it has nothing left to put aside.
+        // The next gateway finds a usable cache or none; nothing is left to quarantine.
         let before = quarantined(&workspace);
         tell(format_args!("round {round}: {plan}; {} put aside", before.len()));
         assert!(before.len() >= spoilt, "round {round}, {plan}: only {before:?}");
@@ -100,7 +100,7 @@ fn gateways_that_share_a_home_never_spoil_each_others_files() {
     let servers: Vec<String> = (0..4).map(|n| format!("server-{n}")).collect();
     let mut workspace = Workspace::new().unwrap();
     for server in &servers {
-        // Its list is different each time, so each listing is a write.
+        // Its list differs each time, so each listing is a write.
         workspace.server(server, chaos_server(&["rug-pull"]));
     }
     let mut rng = SeededRng::of("shared home");
@@ -131,7 +131,7 @@ fn gateways_that_share_a_home_never_spoil_each_others_files() {
                         .collect()
                 })
                 .collect();
-            // One of them is killed in the middle of it all.
+            // One of them is killed in the middle.
             let victim = rng.below(gateways);
             for (n, (client, ids)) in clients.iter().zip(&ids).enumerate() {
                 if n == victim {
@@ -164,8 +164,8 @@ fn gateways_that_share_a_home_never_spoil_each_others_files() {
     }
 }
 
-/// Fills the home as a bad disk or a bad neighbour might. Says what it did, and how many spoilt files are in a place
-/// where they are looked for.
+/// Corrupts the home as a bad disk or another program might. Returns what it did, and how many corrupt files are in a
+/// place where they are read.
 fn spoil_home(
     rng: &mut SeededRng,
     workspace: &Workspace,
@@ -224,7 +224,7 @@ fn spoil(rng: &mut SeededRng, way: &str, path: &Path, canary: &Path) {
             fs::create_dir(path).unwrap();
             fs::write(path.join("something"), "in the way").unwrap();
         }
-        // Opening it for reading waits for a writer, unless one takes care.
+        // Opening it for reading blocks until there is a writer, unless opened non-blocking.
         "fifo" => mkfifo(path, Mode::S_IRWXU).unwrap(),
         "link" => symlink(canary, path).unwrap(),
         "loop" => symlink(path, path).unwrap(),

@@ -1,4 +1,4 @@
-//! Crashes after the effect: each call one verdict, no tool without a hint twice; and crash loops that end.
+//! Crashes after the effect: one outcome per call, no non-idempotent tool runs twice; and crash loops end.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::world::{PATIENCE, SeededRng, call, size, start, stop, tell};
 const CALLS: usize = 10_000;
 const CRASHES: usize = 100;
 
-/// Deadly calls among them: a few come so early in the life of a process that it does not mind yet.
+/// Deadly calls among them: a few come so early in the life of a process that they have no effect yet.
 const DEADLY: usize = 106;
 
 /// A server may be started five times in thirty seconds: its first start and four crashes stay below that.
@@ -37,7 +37,7 @@ fn thousands_of_calls_with_crashes_after_the_effect_have_one_verdict_each() {
         let mut workspace = Workspace::new().unwrap();
         workspace.setting("pool", json!({"poolSize": servers.len()}));
         for server in &servers {
-            // The first calls of each process are safe, so that a replay meets a process that answers.
+            // The first calls of each process are safe, so that a replay reaches a process that responds.
             let child = chaos_server(&["die-before-reply"])
                 .argument("--odds")
                 .argument(&ODDS.to_string())
@@ -71,7 +71,7 @@ fn thousands_of_calls_with_crashes_after_the_effect_have_one_verdict_each() {
     }
 }
 
-/// Calls over all servers, of which some are deadly, spread evenly over servers and time.
+/// Calls over all servers, some of them deadly, spread evenly over servers and time.
 fn plans(rng: &mut SeededRng, servers: &[String], seed: u64) -> Vec<Plan> {
     let mut used = HashSet::new();
     let mut key = |deadly: bool, rng: &mut SeededRng| loop {
@@ -98,7 +98,7 @@ fn plans(rng: &mut SeededRng, servers: &[String], seed: u64) -> Vec<Plan> {
 #[test]
 fn a_server_that_crashes_at_start_is_started_five_times_in_half_a_minute() {
     let mut workspace = Workspace::new().unwrap();
-    // The breaker would end it earlier; it is the limit on starts that is looked at here.
+    // The circuit breaker would open earlier; this test is about the restart limit.
     workspace.setting("pool", json!({"failureThreshold": 1000}));
     workspace.server("loop", chaos_server(&["exit-at-start"])).server("other", chaos_server(&[]));
     let client = start(&workspace);
@@ -123,14 +123,14 @@ fn a_server_that_crashes_at_start_is_started_five_times_in_half_a_minute() {
         assert_eq!(call(&client, "other", "echo", &json!({"text": "hi"})), CallOutcome::Success);
         calls += 1;
     };
-    // Where there is time, also the first start of the next window.
+    // In longer runs, also the first start of the next window.
     for wanted in BURST..BURST + size(1, 2, 2) {
         let tried_again = eventually(PATIENCE, || {
             refused();
             starts() >= wanted
         });
         assert!(tried_again, "{} starts in the end", starts());
-        // Whoever calls now changes nothing.
+        // Further calls change nothing.
         (0..50).for_each(|_| refused());
         let made = starts();
         let windows = 1 + began.elapsed().as_secs() / WINDOW.as_secs();
@@ -153,7 +153,7 @@ fn frequent_evictions_are_no_crash_loop() {
         let key = format!("call-{n}");
         let outcome = call(&client, "brief", "effect", &json!({"key": key}));
         assert_eq!(outcome, CallOutcome::Success, "call {n}");
-        // A call that comes at once may still find it alive, which is as good but shows nothing.
+        // An immediate call may still find it alive, which is fine but proves nothing.
         assert!(
             eventually(PATIENCE, || workspace.processes().len() == 1),
             "only the gateway is left"

@@ -1,4 +1,4 @@
-//! Discovery never waits for the slowest, and remembers when nobody is there to ask.
+//! Discovery never waits for the slowest server, and answers from the cache when no server is available.
 
 use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use serde_json::json;
 
 use crate::world::{PATIENCE, discover, home, start, stop, tell, timed};
 
-/// How many servers are configured, and how many of them never answer.
+/// The number of servers that never respond.
 const HUNG: usize = 8;
 
-/// The budget of a discovery. Whoever waited for a hung server instead would find it failed after a minute, and not
-/// pending.
+/// The discovery budget. A gateway that waited for a hung server instead would report it as failed after a minute, not
+/// as pending.
 const BUDGET: Duration = Duration::from_millis(1_500);
 
 #[test]
@@ -28,7 +28,7 @@ fn the_first_discovery_is_bounded_by_its_budget_and_the_second_needs_no_server()
     for name in &hung {
         workspace.server(name, chaos_server(&["never-initialize"]));
     }
-    // A name that can be taken away from the program later.
+    // A symlink that can be removed later.
     let program = workspace.file("echo");
     symlink(echo_child(), &program).unwrap();
     for name in &honest {
@@ -43,7 +43,7 @@ fn the_first_discovery_is_bounded_by_its_budget_and_the_second_needs_no_server()
     for name in &hung {
         assert!(pending.contains(&name.as_str()), "{name} is not named as pending in:\n{text}");
     }
-    // Asking again brings those that were slow, and never those that hang.
+    // A retry brings those that were slow, and never those that hang.
     let all_known = eventually(PATIENCE, || {
         let text = discover(&client, &json!({"query": "echo", "limit": 100}));
         honest.iter().all(|name| text.contains(&format!("{name}:echo")))
@@ -60,7 +60,7 @@ fn the_first_discovery_is_bounded_by_its_budget_and_the_second_needs_no_server()
     }
     stop(client, &workspace);
 
-    // Now nothing can be started any more: what was learnt has to do.
+    // Now nothing can be started any more: the cache has to do.
     std::fs::remove_file(&program).unwrap();
     for name in &hung {
         workspace.remove(name);

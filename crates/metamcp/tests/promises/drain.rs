@@ -1,5 +1,4 @@
-//! Shutdown in the middle of something: what is in flight may finish, nothing new begins, and nobody waits for
-//! what cannot come.
+//! Shutdown under load: calls in flight may finish, nothing new begins, and nothing waits for what cannot come.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::world::{PATIENCE, call, command};
 
-/// A drain that no test waits for: what ends before it does, ends for another reason.
+/// A drain timeout longer than any test: what ends before it ends for another reason.
 const LONG: &str = "600000";
 
 #[test]
@@ -24,7 +23,7 @@ fn a_signal_lets_calls_finish_and_refuses_new_ones() {
         let mut client = start(&workspace, LONG, &[]);
         let slow = begin(&client, &workspace, "slow", &json!({"ms": 700}));
         client.signal(signal).unwrap();
-        // Refusals are what tells from outside that it drains.
+        // Rejections are the only external sign that it drains.
         assert_eq!(refused_while_draining(&client).whole["details"]["sent"], false);
         assert_eq!(
             CallOutcome::of(&client.wait(slow, PATIENCE).unwrap().value),
@@ -112,7 +111,7 @@ fn scripts_chains_and_calls_that_wait_for_a_start_are_in_flight_too() {
     }
 }
 
-/// `printf '…' | metamcp`: whoever closes the input still reads the answer.
+/// `printf '…' | metamcp`: a client that closes its end of stdin still reads the response.
 #[test]
 fn what_was_piped_in_is_answered() {
     let workspace = one_server();
@@ -121,7 +120,7 @@ fn what_was_piped_in_is_answered() {
         "arguments": {"server": "a", "tool": "slow", "args": {"ms": 300}}});
     let mut file = File::create(&asked).unwrap();
     writeln!(file, "{}", hello()).unwrap();
-    // The last line has no end, as people write it.
+    // The last line has no newline, as people write it.
     write!(file, "{}", request(2, "tools/call", &slow)).unwrap();
     let mut command = draining(&workspace, LONG);
     let output = command.stdin(File::open(&asked).unwrap()).output().unwrap();
@@ -132,7 +131,7 @@ fn what_was_piped_in_is_answered() {
     assert_eq!(workspace.survivors(PATIENCE), []);
 }
 
-/// A host that died: both ends are closed, and its servers must not be kept for an answer that nobody reads.
+/// A host that died: both pipes are closed, and its servers must not stay alive for a response that nobody reads.
 #[test]
 fn a_client_that_can_read_nothing_is_not_waited_for() {
     let workspace = one_server();
@@ -155,7 +154,7 @@ fn a_client_that_can_read_nothing_is_not_waited_for() {
     assert_eq!(workspace.survivors(Duration::ZERO), []);
 }
 
-/// An answer that is longer than a pipe, for a reader that takes its time.
+/// A response larger than a pipe buffer, for a slow reader.
 #[test]
 fn a_long_answer_leaves_before_the_end() {
     let mut workspace = one_server();
@@ -209,7 +208,7 @@ fn start(workspace: &Workspace, drain: &str, flags: &[&str]) -> Client {
     client
 }
 
-/// A gateway whose pipes are ours alone, to be closed when we want.
+/// A gateway whose pipes the test controls.
 fn bare(workspace: &Workspace) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut command = draining(workspace, LONG);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -228,7 +227,7 @@ fn hello() -> Value {
     request(1, "initialize", &params)
 }
 
-/// Makes a call and waits until its server runs it.
+/// Makes a call and waits until its server executes it.
 fn begin(client: &Client, workspace: &Workspace, tool: &str, args: &Value) -> u64 {
     let id = client.mcp_call("a", tool, args).unwrap();
     assert!(eventually(PATIENCE, || executions(workspace) == 1));
@@ -246,7 +245,7 @@ fn refusal(client: &Client, id: u64) -> ErrorObject {
     }
 }
 
-/// Asks for what runs nothing until it is refused.
+/// Sends requests without side effects until one is rejected.
 fn refused_while_draining(client: &Client) -> ErrorObject {
     let mut refused = None;
     let drains = eventually(PATIENCE, || {
@@ -261,7 +260,7 @@ fn refused_while_draining(client: &Client) -> ErrorObject {
     assert!(drains, "it goes on taking calls");
     let error = refused.unwrap();
     assert_eq!(error.code, "shutting_down");
-    // The same for a call of a server, which must not get it.
+    // The same for a call of a server, which must not receive it.
     let late = client.mcp_call("a", "echo", &json!({"text": "late"})).unwrap();
     assert_eq!(refusal(client, late).code, "shutting_down");
     error

@@ -1,4 +1,4 @@
-//! Ten thousand callers at once for a server that is not there yet: one process, and everyone is answered.
+//! Ten thousand concurrent callers for a server that is not running yet: one process, and every call is answered.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ const CALLERS: usize = 10_000;
 #[test]
 fn ten_thousand_first_calls_start_one_process() {
     let mut workspace = Workspace::new().unwrap();
-    // Slow enough to start that all of them come before it is ready.
+    // Slow enough to start that all calls arrive before it is ready.
     workspace.server("one", chaos_server(&["answer-initialize-late=2000"]));
     let client = start(&workspace);
     let ((), took) = timed(|| {
@@ -46,7 +46,7 @@ fn ten_thousand_first_calls_start_one_process() {
 #[test]
 fn ten_thousand_callers_of_a_server_that_fails_to_start_share_one_attempt() {
     let mut workspace = Workspace::new().unwrap();
-    // It never becomes ready; it is ended here, when everyone waits for it.
+    // It never becomes ready; it is killed here, while all callers wait for it.
     workspace.server("one", chaos_server(&["never-initialize"]));
     let client = start(&workspace);
     let ids = call_from_everyone(&client);
@@ -67,8 +67,8 @@ fn ten_thousand_callers_of_a_server_that_fails_to_start_share_one_attempt() {
     tell(format_args!("{CALLERS} callers, {starts} starts: {told:?}"));
     assert_eq!(told.len(), 1, "everyone is told the same");
     assert!(told.keys().all(|(code, _)| code == "server_unavailable"), "{told:?}");
-    // A start that broke off is tried once more, for all of them together. A race: the second process may be killed
-    // before it has said that it is there.
+    // A start that was interrupted is retried once, for all callers together. A race: the second process may be killed
+    // before it has recorded its start.
     assert!((1..=2).contains(&starts), "{starts} starts: somebody tried for himself");
     assert_eq!(workspace.journal("one").count(EventKind::Execute).unwrap(), 0);
     stop(client, &workspace);
@@ -82,8 +82,8 @@ fn ten_thousand_callers_of_a_missing_command_get_the_reason() {
     let ids = call_from_everyone(&client);
     let told = errors_of_all(&client, &ids);
     tell(format_args!("{CALLERS} callers of nothing: {told:?}"));
-    // Those who waited for one start hear the same. Who comes later hears how long the pause between starts still is,
-    // or, when it failed often enough, of the breaker.
+    // All callers that waited for one start get the same error. Later ones get the remaining restart backoff or, after
+    // enough failures, the circuit breaker's error.
     let in_a_pause = |message: &str| message.contains("is not contacted for another");
     let waited = told
         .keys()
@@ -97,7 +97,7 @@ fn ten_thousand_callers_of_a_missing_command_get_the_reason() {
     stop(client, &workspace);
 }
 
-/// Every call has been taken when this returns: lines are read in order, and the last one is answered at once.
+/// All calls have been read when this returns: lines are read in order, and the last one is answered at once.
 fn call_from_everyone(client: &Client) -> Vec<u64> {
     let ids = (0..CALLERS)
         .map(|n| client.mcp_call("one", "effect", &json!({"key": format!("call-{n}")})).unwrap())
@@ -106,7 +106,7 @@ fn call_from_everyone(client: &Client) -> Vec<u64> {
     ids
 }
 
-/// How many are told what, by code and message.
+/// How many callers got which error, by code and message.
 fn errors_of_all(client: &Client, ids: &[u64]) -> HashMap<(String, String), usize> {
     let mut told = HashMap::new();
     for id in ids {

@@ -1,4 +1,4 @@
-//! Children that write without measure: memory stays where it is, and nobody else notices.
+//! Children that write without limit: memory stays bounded, and nobody else is affected.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +13,10 @@ use serde_json::json;
 
 use crate::world::{PATIENCE, Spread, call, size, start, stop, tell};
 
-/// How often a server says that its list changed, in one go.
+/// How many list-changed notifications a server sends in one go.
 const CHANGES: usize = 100_000;
 
-/// What a flood may cost.
+/// Maximum memory growth by a flood.
 const GROWTH: u64 = 32 << 20;
 
 #[test]
@@ -67,7 +67,7 @@ fn a_child_that_does_not_read_costs_little_memory() {
     warm(&client);
     let before = peak(&client);
     let stopper = client.mcp_call("flood", "effect", &json!({"key": "deaf"})).unwrap();
-    // More than it may cost, for a child that takes none of it: most are refused, none is kept.
+    // More than the memory limit, for a child that reads none of it: most are rejected, none is buffered.
     let padding = "p".repeat(1 << 20);
     let mut ids = vec![stopper];
     for n in 0..CALLS {
@@ -83,7 +83,7 @@ fn a_child_that_does_not_read_costs_little_memory() {
     }
     let growth = peak(&client) - before;
     tell(format_args!("{CALLS} MB for a child that does not read: {codes:?}, {} more", mb(growth)));
-    // A race: where sending them takes longer than the first ones' timeout, it is the breaker that refuses the rest.
+    // A race: where sending them takes longer than the first ones' timeout, the circuit breaker rejects the rest.
     let refused = ["overloaded", "circuit_open"].iter().filter_map(|code| codes.get(*code));
     assert!(refused.sum::<usize>() > 0, "something has to give");
     assert!(growth <= GROWTH, "{growth} bytes");
@@ -93,7 +93,7 @@ fn a_child_that_does_not_read_costs_little_memory() {
 #[test]
 fn a_flood_of_list_changed_is_answered_with_a_few_listings() {
     let mut workspace = Workspace::new().unwrap();
-    // Let loose by the one call that is measured, not by the first that comes along.
+    // Triggered by the one call that is measured, not by the first that comes along.
     let flood = chaos_server(&[&format!("list-changed-flood={CHANGES}")])
         .argument("--only")
         .argument("flood");
@@ -102,7 +102,7 @@ fn a_flood_of_list_changed_is_answered_with_a_few_listings() {
     warm(&client);
     let before = (peak(&client), workspace.journal("flood").count(EventKind::List).unwrap());
     let id = client.mcp_call("flood", "effect", &json!({"key": "flood"})).unwrap();
-    // All of them were sent before the answer.
+    // All notifications were sent before the response.
     assert_eq!(CallOutcome::of(&client.wait(id, PATIENCE).unwrap().value), CallOutcome::Success);
     let lists = || workspace.journal("flood").count(EventKind::List).unwrap() - before.1;
     let looked = eventually(PATIENCE, || {
@@ -110,7 +110,7 @@ fn a_flood_of_list_changed_is_answered_with_a_few_listings() {
         assert_eq!(call(&client, "other", "echo", &json!({"text": "hi"})), CallOutcome::Success);
         lists() > 0
     });
-    // However busy the machine is, the change is not forgotten.
+    // However busy the machine is, the change is not lost.
     assert!(looked, "the change was never looked at");
     let lists = lists();
     let growth = peak(&client) - before.0;
@@ -120,7 +120,7 @@ fn a_flood_of_list_changed_is_answered_with_a_few_listings() {
     stop(client, &workspace);
 }
 
-/// One call that lets the flood loose, beside calls to another server. Says how that one call ended.
+/// One call that triggers the flood, beside calls to another server. Returns the outcome of that call.
 fn under_flood(what: &str, flood: Server, tool: &str) -> CallOutcome {
     let mut workspace = Workspace::new().unwrap();
     let patient = |server: Server| server.setting("timeoutMs", json!(100_000));
@@ -157,14 +157,14 @@ fn under_flood(what: &str, flood: Server, tool: &str) -> CallOutcome {
         Spread::of(others)
     ));
     assert!(growth <= GROWTH, "{what}: {growth} bytes more");
-    // It is started again if need be, and serves.
+    // It is restarted if necessary, and works.
     assert_eq!(call(&client, "flood", "effect", &json!({"key": "after"})), CallOutcome::Success);
     assert_eq!(workspace.journal("flood").executions("flood").unwrap(), 1);
     stop(client, &workspace);
     outcome
 }
 
-/// Both servers are up and have done some work, so that what follows is not the cost of starting.
+/// Both servers are running and warm, so that the measurement excludes the cost of starting.
 fn warm(client: &Client) {
     for n in 0..20 {
         for server in ["flood", "other"] {

@@ -1,4 +1,4 @@
-//! What callers were told, compared with the journals of what really happened.
+//! What callers were told, compared with the journals of what was really executed.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::thread;
@@ -11,9 +11,9 @@ use crate::world::{PATIENCE, SeededRng};
 /// A tool of the hostile child, by what its hints allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Tool {
-    /// No hint: it may never run twice.
+    /// Without a hint: it must never run twice.
     Effect,
-    /// Safe to repeat.
+    /// Idempotent.
     Idempotent,
     /// Read-only.
     Echo,
@@ -30,13 +30,13 @@ impl Tool {
         }
     }
 
-    /// A call may be sent once more than it was asked for, and only where that is harmless.
+    /// A call may be replayed once, and only where that is harmless.
     fn most_executions(self) -> usize {
         if self == Tool::Effect { 1 } else { 2 }
     }
 }
 
-/// A call to be made. Its key is in its arguments, in the journal and in the right answer.
+/// A planned call. Its key is in its arguments, in the journal and in the correct response.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) server: String,
@@ -63,7 +63,7 @@ impl Plan {
     }
 }
 
-/// A call that was made, and how it ended; `None` if the gateway went away first.
+/// A call that was made, and its outcome; `None` if the gateway exited first.
 #[derive(Debug)]
 pub(crate) struct RecordedCall {
     plan: Plan,
@@ -83,7 +83,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Makes calls with at most `window` of them open, until the plans end or the gateway does.
+    /// Makes calls with at most `window` of them in flight, until the plans or the gateway end.
     pub(crate) fn make(
         client: &Client,
         plans: impl Iterator<Item = Plan>,
@@ -93,7 +93,7 @@ impl History {
         let mut open: VecDeque<(u64, Plan)> = VecDeque::new();
         for plan in plans {
             let Ok(id) = plan.send(client) else {
-                // Whether the gateway has read it nobody knows.
+                // Nobody knows whether the gateway has read it.
                 history.calls.push(RecordedCall { plan, end: None });
                 break;
             };
@@ -113,7 +113,7 @@ impl History {
         history
     }
 
-    /// Calls servers at random from several threads until `until` says to stop or the gateway is gone.
+    /// Calls servers at random from several threads until `until` returns true or the gateway is gone.
     pub(crate) fn make_many(
         client: &Client,
         servers: &[String],
@@ -148,7 +148,7 @@ impl History {
         self.calls.extend(other.calls);
     }
 
-    /// How many calls ended so, by code; `fine` and `lost` for those without one.
+    /// Outcomes counted by code; `fine` and `lost` for those without one.
     pub(crate) fn tally(&self) -> BTreeMap<String, usize> {
         let mut tally = BTreeMap::new();
         for made in &self.calls {
@@ -162,7 +162,7 @@ impl History {
         tally
     }
 
-    /// Compares with the journals of these servers. Empty means every promise was kept.
+    /// Compares with the journals of these servers. Empty means no promise was broken.
     pub(crate) fn faults(&self, workspace: &Workspace, servers: &[String]) -> Vec<String> {
         let mut executed: HashMap<(String, String), usize> = HashMap::new();
         for server in servers {
@@ -222,7 +222,7 @@ impl RecordedCall {
 fn finish(client: &Client, id: u64, plan: Plan) -> RecordedCall {
     let end = match client.wait(id, PATIENCE) {
         Ok(answer) => Some((CallOutcome::of(&answer.value), answer.text().map(str::to_owned))),
-        // Only the end of the gateway excuses a missing answer.
+        // Only the end of the gateway excuses a missing response.
         Err(error) => {
             assert!(client.has_ended(), "{plan:?} was never answered: {error:#}");
             None
@@ -231,7 +231,7 @@ fn finish(client: &Client, id: u64, plan: Plan) -> RecordedCall {
     RecordedCall { plan, end }
 }
 
-/// Fails with the first few of what went wrong.
+/// Fails with the first few faults.
 pub(crate) fn assert_faultless(faults: &[String]) {
     let shown: Vec<&String> = faults.iter().take(10).collect();
     assert!(faults.is_empty(), "{} faults, such as {shown:#?}", faults.len());

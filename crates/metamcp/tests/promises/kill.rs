@@ -1,5 +1,5 @@
-//! kill -9 of the gateway, of children, of what stands between them: nothing survives, nothing runs twice, no file
-//! is spoilt.
+//! kill -9 of the gateway, of children, of the shims between them: nothing survives, nothing runs twice, no file is
+//! corrupted.
 
 use std::io::PipeWriter;
 use std::process::{Child, Command, Stdio};
@@ -18,17 +18,17 @@ use crate::world::{
     CONTAINMENTS, PATIENCE, SeededRng, Spread, call, home, size, start_holding, stop, tell,
 };
 
-/// How many children the promise speaks of.
+/// The number of children in the promise.
 const CHILDREN: usize = 20;
 
-/// Whatever the machine is busy with, a survivor after this long was not killed. How soon they are gone, the benchmark
-/// says: `cargo xtask bench --only kill`.
+/// However busy the machine is, a survivor after this long was not killed. The benchmark measures how soon they are
+/// gone: `cargo xtask bench --only kill`.
 const STRICTLY_GONE: Duration = Duration::from_secs(10);
 
-/// A child is killed at the latest so many calls after the one before it.
+/// At most this many calls between two kills.
 const CALLS_BETWEEN_KILLS: usize = 400;
 
-/// Where the benchmark finds the figures.
+/// The file that the benchmark reads the figures from.
 const FIGURES: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/kill.md");
 
 #[test]
@@ -43,7 +43,7 @@ fn killing_the_gateway_leaves_no_process_no_second_execution_and_no_spoilt_cache
     for round in 0..rounds {
         let way = round % CONTAINMENTS.len();
         let mut client = start_holding(&workspace, CONTAINMENTS[way]);
-        // Some rounds strike while children start, some when most of them run: each is two processes at least.
+        // Some rounds kill while children start, some when most of them run: each is two processes at least.
         let wanted = match round % 3 {
             0 => rng.below(CHILDREN / 2),
             1 => rng.below(CHILDREN),
@@ -54,7 +54,7 @@ fn killing_the_gateway_leaves_no_process_no_second_execution_and_no_spoilt_cache
             controls.push(Control::start().end());
             let known = workspace.processes();
             most = most.max(known.len());
-            // How long the gateway itself takes to give back its memory is nobody's survival.
+            // How long the gateway itself takes to free its memory does not count.
             let others: Vec<Process> =
                 known.iter().filter(|one| one.pid != client.pid()).cloned().collect();
             let vigil = ExitWatch::over(&others);
@@ -62,7 +62,7 @@ fn killing_the_gateway_leaves_no_process_no_second_execution_and_no_spoilt_cache
             client.signal(Signal::SIGKILL).unwrap();
             vigil.all_ended_within(STRICTLY_GONE);
             deaths[way].push(struck.elapsed());
-            // Also what was started between the look and the strike.
+            // Includes what was started between the listing and the kill.
             let survivors = workspace.survivors(STRICTLY_GONE.saturating_sub(struck.elapsed()));
             assert_eq!(survivors, [], "round {round}, with {} processes", known.len());
         });
@@ -100,7 +100,7 @@ fn killing_children_and_their_keepers_costs_calls_but_never_an_answer() {
 fn kill_children(rng: &mut SeededRng, containment: &str) {
     let mut workspace = Workspace::new().unwrap();
     workspace.setting("pool", json!({"cooldownMs": 500}));
-    // Each has a grandchild in a session of its own, which only its keeper knows.
+    // Each has a grandchild in a session of its own, which only its shim knows.
     let servers: Vec<String> = (0..8).map(|n| format!("server-{n}")).collect();
     for server in &servers {
         workspace.server(server, chaos_server(&["session-grandchild"]));
@@ -116,7 +116,7 @@ fn kill_children(rng: &mut SeededRng, containment: &str) {
     };
     let mut kills = [0; 3];
     let mut history = History::make_many(&client, &servers, rng, (4, 8), &until, |rng| {
-        // Few enough that no server counts as crashing in a loop.
+        // Few enough that no server counts as crash-looping.
         for _ in 0..size(12, 24, 24) {
             let due = made.load(Ordering::Relaxed) + rng.below(CALLS_BETWEEN_KILLS);
             assert!(eventually(PATIENCE, || made.load(Ordering::Relaxed) >= due));
@@ -126,7 +126,7 @@ fn kill_children(rng: &mut SeededRng, containment: &str) {
             }
             let leader = rng.pick(&leaders).clone();
             let keeper = Process { pid: leader.parent, ..leader.clone() };
-            // The gateway itself is never the parent: there is a keeper in between.
+            // The gateway itself is never the parent: there is a shim in between.
             assert_ne!(keeper.pid, client.pid());
             let way = rng.below(3);
             kills[way] += 1;
@@ -151,14 +151,14 @@ fn kill_children(rng: &mut SeededRng, containment: &str) {
     let faults: Vec<String> =
         history.faults(&workspace, &servers).into_iter().filter(warm).collect();
     assert_faultless(&faults);
-    // A crash may hold a server back for the length of the restart window, and no longer.
+    // A crash may delay a server for the length of the restart window, and no longer.
     for server in &servers {
         let recovered = eventually(PATIENCE, || {
             call(&client, server, "echo", &json!({"text": "warm"})) == CallOutcome::Success
         });
         assert!(recovered, "{server} never came back");
     }
-    // Every leader has one grandchild; more would be orphans of the killed.
+    // Every leader has one grandchild; more would be orphans of killed servers.
     let orphans = || {
         let all = workspace.processes();
         let descendants = all.iter().filter(|one| one.command.contains("--descendant")).count();
@@ -168,7 +168,7 @@ fn kill_children(rng: &mut SeededRng, containment: &str) {
     stop(client, &workspace);
 }
 
-/// Twenty children of every kind that outlives its parent where nobody takes care.
+/// Twenty children of every kind that outlives its parent without containment.
 pub(crate) fn hostile_twenty(workspace: &mut Workspace) -> Vec<String> {
     let never = |server: Server| server.argument("--only").argument("no such key");
     let hasty = |server: Server| server.setting("timeoutMs", json!(1000));
@@ -182,7 +182,7 @@ pub(crate) fn hostile_twenty(workspace: &mut Workspace) -> Vec<String> {
         let mut more = vec![
             add(format!("honest-{n}"), chaos_server(&[])),
             add(format!("setsid-{n}"), chaos_server(&["session-grandchild"])),
-            // It would die in calls; only the daemon is wanted.
+            // The hazard would end it in calls; only the daemon is wanted.
             add(format!("daemon-{n}"), never(chaos_server(&["daemon-holds-pipe"]))),
             add(format!("eof-deaf-{n}"), chaos_server(&["ignore-end-of-input"])),
             add(format!("term-deaf-{n}"), chaos_server(&["ignore-end-of-input", "ignore-signals"])),
@@ -204,7 +204,7 @@ pub(crate) fn hostile_twenty(workspace: &mut Workspace) -> Vec<String> {
     for n in 0..2 {
         let name = format!("shell-{n}");
         let journal = workspace.journal(&name);
-        // The shell stays, because there is something to do after the server.
+        // The shell stays, because there is another command after the server.
         let server = Server::new("/bin/sh", &["-c", "\"$0\" \"$@\"; exit 7"])
             .argument(&programs::chaos_child().to_string_lossy())
             .argument("--do")
@@ -241,7 +241,7 @@ fn assert_valid_caches(workspace: &Workspace, servers: &[String]) {
     }
 }
 
-/// Files in the home that the gateway put aside as damaged.
+/// Files in the home that the gateway quarantined as corrupt.
 pub(crate) fn quarantined(workspace: &Workspace) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![home(workspace)];
@@ -258,8 +258,8 @@ pub(crate) fn quarantined(workspace: &Workspace) -> Vec<String> {
     found
 }
 
-/// As many processes as the gateway has children, each ending when a pipe closes: what this machine needs at this
-/// moment to wake twenty processes and reap them, measured the way deaths are.
+/// As many processes as the gateway has children, each exiting when a pipe closes: the time this machine needs at the
+/// moment to wake and reap twenty processes, measured the same way.
 struct Control {
     pipes: Vec<PipeWriter>,
     processes: Vec<Child>,

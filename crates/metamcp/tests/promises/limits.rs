@@ -1,4 +1,4 @@
-//! Limits of the system: what a gateway does where it may have little.
+//! Resource limits of the system: how a gateway behaves with little.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::world::{PATIENCE, call, command, home, stop};
 
-/// A gateway that has shaken hands, started by a shell that limits it first.
+/// A gateway after the handshake, started by a shell that sets the limit first.
 fn limited(workspace: &Workspace, limit: &str) -> Client {
     let inner = command(workspace);
     let mut outer = Command::new("sh");
@@ -55,7 +55,7 @@ fn where_all_files_are_in_use_that_is_what_is_said() {
     let mut workspace = Workspace::new().unwrap();
     let names: Vec<String> = (0..12).map(|n| format!("s{n}")).collect();
     for name in &names {
-        // None of them may go.
+        // None of them may be evicted.
         workspace.server(name, chaos_server(&[]).setting("lifecycle", json!("keep-alive")));
     }
     let client = limited(&workspace, "-n 64");
@@ -77,8 +77,8 @@ fn where_all_files_are_in_use_that_is_what_is_said() {
     stop(client, &workspace);
 }
 
-/// Workers are made ready beside those that run. Whichever step of that finds no descriptor, no script that runs is ended
-/// by it, and one that cannot begin is told why.
+/// Spare workers are started beside those that run. Whichever step finds no file descriptor, it ends no running
+/// script, and a script that cannot begin gets an error with the reason.
 #[test]
 fn scripts_without_file_descriptors_fail_alone() {
     for limit in 26..=41 {
@@ -88,7 +88,7 @@ fn scripts_without_file_descriptors_fail_alone() {
         }
         let client = limited(&workspace, &format!("-n {limit}"));
         for name in ["a", "b", "c"] {
-            // With the lowest limits the last of them is refused, which is as good.
+            // With the lowest limits the last of them is rejected, which is fine.
             call(&client, name, "echo", &json!({"text": "x"}));
         }
         for _ in 0..2 {
@@ -100,7 +100,7 @@ fn scripts_without_file_descriptors_fail_alone() {
                     CallOutcome::Success => {
                         assert_eq!(answer["result"]["structuredContent"]["value"], 2, "{answer}");
                     }
-                    // A race: what the others have open at that moment decides whether there is one left.
+                    // A race: the descriptors the others have open at that moment decide whether one is left.
                     _ => {
                         let told = answer["result"]["content"][0]["text"].as_str().unwrap();
                         assert!(told.contains("no file descriptors left"), "{limit}: {answer}");

@@ -1,6 +1,6 @@
-//! What the gateway promises under fire, each held to account by a test that can fail.
-//! Owns: the promises that are behaviour; speed is the benchmark's.      Never: trusts the gateway's own word.
-//! In: hostile children, signals, spoilt files.  Out: journals and censuses compared with what callers were told.
+//! What the gateway promises under load and faults, each verified by a test that can fail.
+//! Owns: promises about behaviour; the benchmark covers speed.      Never: trusts the gateway's own claims.
+//! In: hostile children, signals, corrupt files.  Out: journals and process lists compared with what callers were told.
 //! Tests: these.
 //!
 //! The usual run is scaled down to minutes on two busy cores. `METAMCP_FULL=1` runs the promised numbers,

@@ -1,4 +1,4 @@
-//! Pauses: the gateway stopped as a closed lid or a frozen container stops it, and servers that are stopped beneath it.
+//! Pauses: the gateway stopped as by a suspended laptop or a frozen container, and servers stopped behind it.
 
 use std::thread;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use serde_json::json;
 
 use crate::world::{PATIENCE, call, start, stop};
 
-/// How long a call may take, and a script.
+/// The timeout of a call, and of a script.
 const TIMEOUT: u64 = 2_500;
-/// Longer than any of them may take, and than what is needed to tell a pause from a busy machine.
+/// Longer than any of these timeouts, and long enough to distinguish a pause from a busy machine.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// A call of a script's that takes a while.
+/// A slow call made by a script.
 const SLOW: &str = "await servers.one.call('slow', {ms: 1000, key: 'of-script'})";
 
 fn workspace() -> Workspace {
@@ -33,7 +33,7 @@ fn resume(processes: &[Process]) {
     }
 }
 
-/// Stops these for a while in the middle of calls and of a script, which all end as if nothing had been.
+/// Stops these processes for a while during calls and a script, all of which end as if nothing had happened.
 fn stopped(of: impl Fn(&[Process], u32) -> Vec<Process>, script: &str) {
     let workspace = workspace();
     let client = start(&workspace);
@@ -59,7 +59,7 @@ fn stopped(of: impl Fn(&[Process], u32) -> Vec<Process>, script: &str) {
     assert!(eventually(PATIENCE, under_way));
     let frozen = of(&workspace.processes(), client.pid());
     assert!(!frozen.is_empty() && frozen.iter().all(census::freeze));
-    // The pause is what is tested; nothing happens in it that one could wait for.
+    // The pause is what is tested; there is no event to wait for.
     thread::sleep(PAUSE);
     resume(&frozen);
     let answer = client.wait(script, PATIENCE).unwrap().value;
@@ -83,13 +83,13 @@ fn a_gateway_that_was_stopped_reads_what_came_meanwhile() {
 
 #[test]
 fn a_gateway_frozen_together_with_its_servers_goes_on_where_it_was() {
-    // A limit of the script's own stands still as well.
+    // The script's own timeout is paused as well.
     let script = format!(
         "const slow = (async () => {{ {SLOW}; return 'went on' }})(); \
          return await Promise.race([slow, sleep({TIMEOUT}).then(() => 'gave up')])"
     );
     let everything = |all: &[Process], gateway: u32| {
-        // Those that run scripts have no environment to know them by.
+        // Script workers have no environment to identify them by.
         let family = census::descendants(gateway);
         let others = family
             .into_iter()
@@ -109,7 +109,7 @@ fn a_stopped_server_costs_one_call_and_is_replaced() {
     assert_eq!(child.len(), 1, "{child:?}");
     assert!(census::freeze(&child[0]));
     assert_eq!(call(&client, "one", "effect", &json!({"key": "lost"})).code(), Some("timeout"));
-    // Whoever comes next waits until it is clear that nobody is there, and gets a fresh process.
+    // Later calls wait until the server is known to be unresponsive, and get a fresh process.
     let next: Vec<u64> = (0..5)
         .map(|n| {
             let arguments = json!({"key": format!("next-{n}")});

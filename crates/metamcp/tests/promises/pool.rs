@@ -1,4 +1,4 @@
-//! A pool of two for many servers: never a third process, nobody forgotten, first come first served.
+//! A pool of two for many servers: never a third process, no starvation, first come first served.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -42,7 +42,7 @@ fn a_pool_of_two_never_holds_a_third_and_forgets_nobody() {
                 })
                 .collect();
             for caller in callers {
-                // The sampler must be told before anything is unwound.
+                // The sampler must be stopped before the panic unwinds.
                 if let Err(panic) = caller.join() {
                     over.store(true, Ordering::Relaxed);
                     std::panic::resume_unwind(panic);
@@ -85,7 +85,7 @@ fn those_who_wait_for_a_slot_are_served_in_the_order_they_came() {
         })
         .collect();
     for (rank, server) in order.iter().enumerate() {
-        // Two run at a time and either may be quicker; nobody is overtaken by more than that.
+        // Two run at a time and either may be faster; nobody is overtaken by more than that.
         assert!(
             rank.abs_diff(*server) <= POOL,
             "call {server} was served as number {rank}: {order:?}"
@@ -111,7 +111,7 @@ fn crowded(count: usize) -> (Workspace, Vec<String>, Journal) {
     (workspace, servers, journal)
 }
 
-/// Servers that are more than a zombie now.
+/// Running server processes, without zombies.
 fn alive(workspace: &Workspace) -> usize {
     let program = programs::chaos_child().to_string_lossy().into_owned();
     workspace.processes().iter().filter(|one| one.command.starts_with(&program)).count()

@@ -1,4 +1,5 @@
-//! The config file changes under load: every change is seen, no call is dropped, and what did not change is not touched.
+//! The config file changes under load: every change is picked up, no call is dropped, and unchanged servers are not
+//! restarted.
 
 use std::fs;
 use std::path::Path;
@@ -10,17 +11,17 @@ use serde_json::{Value, json};
 
 use crate::world::{PATIENCE, call, discover, home, size, start, stop, tell, timed};
 
-/// Calls under way while the file flips: one to the server that stays and one to that which changes.
+/// Calls in flight while the file changes: one to the unchanged server and one to the changing one.
 const WINDOW: usize = 2;
 
-/// Puts a config in place as editors and our own commands do: whole, by a rename.
+/// Replaces the config as editors and our own commands do: atomically, by a rename.
 fn flip(path: &Path, text: &str) {
     let beside = path.with_extension("new");
     fs::write(&beside, text).unwrap();
     fs::rename(&beside, path).unwrap();
 }
 
-/// The turn that a server says it was started in.
+/// The round in which the server was started, read from its environment.
 fn turn(client: &Client) -> Option<String> {
     let answer = client.mcp_call_now("changing", "env", &json!({}), PATIENCE).unwrap();
     let seen = answer.result()?["structuredContent"]["environment"]["TURN"].as_str()?.to_owned();
@@ -54,7 +55,7 @@ fn the_file_flips_under_load() {
                 let number = number.to_string();
                 let seen = eventually(PATIENCE, || turn(&client).as_ref() == Some(&number));
                 assert!(seen, "flip {number} was missed; stderr:\n{}", client.stderr());
-                // What changed with it is in force as well.
+                // Other changes of the same reload are in effect as well.
                 let outcome = call(&client, "coming", "echo", &json!({"text": "x"}));
                 match (comes, &outcome) {
                     (true, CallOutcome::Success) => {}
@@ -87,7 +88,7 @@ fn the_file_flips_under_load() {
     stop(client, &workspace);
 }
 
-/// Calls to a server that stays and to one that changes, one of each at a time, until it is over.
+/// Calls to the unchanged and to the changing server, one of each at a time, until `over` is set.
 fn under_load(client: &Client, over: &AtomicBool) -> Vec<(String, u64)> {
     let mut ids: Vec<(String, u64)> = Vec::new();
     while !over.load(Ordering::Relaxed) {
@@ -117,11 +118,11 @@ fn a_broken_file_keeps_the_old_configuration_and_says_so() {
     let works =
         || matches!(call(&client, "one", "echo", &json!({"text": "x"})), CallOutcome::Success);
     assert!(works());
-    // Not even a file that is gone takes the servers away.
+    // Not even a deleted file takes the servers away.
     fs::remove_file(&path).unwrap();
     assert!(says("cannot read the config file"), "{}", client.stderr());
     assert!(works());
-    // Mended, it counts again.
+    // Once fixed, it takes effect again.
     flip(&path, &sound.replace("\"one\"", "\"two\""));
     let two =
         || matches!(call(&client, "two", "echo", &json!({"text": "x"})), CallOutcome::Success);
@@ -157,7 +158,7 @@ fn an_added_server_is_started_by_the_first_gateway_called() {
     let lists = || workspace.journal("new").count(EventKind::Start).unwrap();
     let finds = |client: &Client| discover(client, &json!({"server": "new"})).contains("new:echo");
     assert!(eventually(PATIENCE, || finds(&clients[0])));
-    // What it lists is on disk soon after; the others find it there.
+    // Its tool list is on disk soon after; the other gateways find it there.
     let cache = home(&workspace).join("cache");
     let written = || {
         let folders = std::fs::read_dir(&cache).into_iter().flatten().flatten();

@@ -1,4 +1,4 @@
-//! Secrets that the config only refers to: in the server's environment, and nowhere else.
+//! Secret references in the config: resolved in the server's environment, and nowhere else.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ fn a_secret_is_in_the_servers_environment_and_nowhere_else() {
         .variable("FROM_COMMAND", &format!("cmd:cat '{file}'"))
         .variable("FROM_VARIABLE", "secretref:env:TEST_SECRET");
     workspace.server("good", good);
-    // It tells everybody what it was given, and ends.
+    // It prints its secret to stderr, and exits.
     let talks = Server::new("/bin/sh", &["-c", "echo \"the key is $KEY\" >&2; exit 7"]);
     workspace.server("talks", talks.variable("KEY", &format!("file:{file}")));
     workspace.server("none", chaos_server(&[]).variable("KEY", "file:/nonexistent/key"));
@@ -30,7 +30,7 @@ fn a_secret_is_in_the_servers_environment_and_nowhere_else() {
     client.initialize(&json!({}), PATIENCE).unwrap();
 
     let answer = client.mcp_call_now("good", "env", &json!({}), PATIENCE).unwrap();
-    // What the server says of its environment reaches the model without the value.
+    // The environment that the server reports reaches the model with the value redacted.
     assert!(!answer.value.to_string().contains(SECRET), "{}", answer.value);
     let children = workspace.processes_of(&programs::chaos_child());
     let given = children.iter().any(|child| {

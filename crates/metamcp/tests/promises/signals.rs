@@ -1,4 +1,4 @@
-//! Shutdown: by a signal, by many, by a host that closes its end. Every call is answered, nothing is left.
+//! Shutdown: by a signal, by many, by a host that closes its end. Every call is answered, no process is left.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::world::{CONTAINMENTS, PATIENCE, SeededRng, call, command, size, tell};
 
-/// A host that waits politely before it kills waits this long.
+/// How long a graceful host waits before it kills.
 const HOST_PATIENCE: Duration = Duration::from_secs(2);
 
 #[test]
@@ -85,7 +85,7 @@ fn a_host_that_stops_reading_is_gone_and_nothing_is_left() {
     output.read_line(&mut line).unwrap();
     assert!(line.contains("hello"), "{line}");
     drop(output);
-    // The next answer has nowhere to go. Stdin stays open: only the broken pipe tells.
+    // The next response has nowhere to go. Stdin stays open: only the broken pipe shows it.
     writeln!(input, "{}", echo(3)).unwrap();
     let mut status = None;
     assert!(eventually(PATIENCE, || {
@@ -110,10 +110,10 @@ fn storms_of_signals_end_it_once() {
             .server("honest", chaos_server(&[]))
             .server("slow-to-start", chaos_server(&["answer-initialize-late=400"]));
         let mut client = start_at_once(&workspace, CONTAINMENTS[round % 2]);
-        // It is told to go while all servers start, while some do, or when two are at work.
+        // The signal comes while all servers start, while some do, or when two are busy.
         let phase = round % 3;
         if phase > 0 {
-            // Two are up; the others are first needed by the calls below.
+            // Two are running; the others are first needed by the calls below.
             for server in &servers[..2] {
                 assert_eq!(
                     call(&client, server, "echo", &json!({"text": "up"})),
@@ -131,8 +131,8 @@ fn storms_of_signals_end_it_once() {
             let begun = || servers[..2].iter().all(|name| executions(&workspace, name) == 2);
             assert!(eventually(PATIENCE, begun), "round {round}");
         } else {
-            // Of a server that starts, its start, its handshake and its call are sure to be in its journal; of one
-            // that runs, its call; of the slow one, its start.
+            // A starting server's journal is sure to get its start, its handshake and its call; a running one's its
+            // call; the slow one's its start.
             let due = before + rng.below(if phase == 0 { 11 } else { 7 });
             assert!(eventually(PATIENCE, || done() >= due), "round {round}");
         }
@@ -142,11 +142,11 @@ fn storms_of_signals_end_it_once() {
         let pid = Pid::from_raw(i32::try_from(client.pid()).unwrap());
         for n in 0..storm {
             if n == early {
-                // The rest comes while the deaf are being ended.
+                // The other signals arrive while unresponsive servers are being killed.
                 assert_shutdown_error(&client, calls[0]);
             }
             let signal = *rng.pick(&[Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
-            // A gateway that has gone is a zombie until it is waited for, so its pid is still its own.
+            // A gateway that has exited is a zombie until it is waited for, so its pid is still its own.
             kill(pid, signal).unwrap();
         }
         let status = client.wait_exit(PATIENCE).unwrap();
@@ -162,7 +162,7 @@ fn storms_of_signals_end_it_once() {
     }
 }
 
-/// Servers that ignore the end of their input and every polite signal.
+/// Servers that ignore end of input and every catchable signal.
 fn deaf(count: usize) -> (Workspace, Vec<String>) {
     let mut workspace = Workspace::new().unwrap();
     let servers: Vec<String> = (0..count).map(|n| format!("deaf-{n}")).collect();
@@ -172,7 +172,7 @@ fn deaf(count: usize) -> (Workspace, Vec<String>) {
     (workspace, servers)
 }
 
-/// A gateway that does not wait for calls in flight: the escalation is what is looked at here.
+/// A gateway that does not wait for calls in flight: this tests the shutdown escalation.
 fn start_at_once(workspace: &Workspace, containment: &str) -> Client {
     let mut command = command(workspace);
     command.env("METAMCP_CONTAINMENT", containment).env("METAMCP_SHUTDOWN_DRAIN", "0");
@@ -198,7 +198,7 @@ fn start_with_calls_under_way(
     (client, calls)
 }
 
-/// Lines in the journal of a server.
+/// The number of journal records of a server.
 fn events(workspace: &Workspace, server: &str) -> usize {
     workspace.journal(server).records().unwrap().len()
 }
@@ -213,7 +213,8 @@ fn assert_shutdown_error(client: &Client, id: u64) {
         CallOutcome::GatewayError(error) => {
             assert_eq!(error.code, "shutting_down", "{}", error.message);
         }
-        // A race of the storms: the signal was heard before the call was read, which is then no call at all.
+        // A race in the signal storms: the signal arrived before the call was read, which is then rejected as a
+        // request.
         CallOutcome::Protocol { code: -32000, message } => {
             assert!(message.contains("shutting down"), "{message}");
         }

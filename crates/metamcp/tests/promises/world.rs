@@ -1,4 +1,4 @@
-//! What every promise needs: the gateway as a process, how large the run is, and chance that can be repeated.
+//! Shared by all promises: the gateway as a process, the size of the run, and repeatable randomness.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use metamcp_testkit::{CallOutcome, Client, Workspace};
 use serde_json::{Value, json};
 
-/// For whatever must come but may come late on a busy machine: its end means a hang, not slowness.
+/// A timeout for what must happen but may be late on a busy machine: exceeding it means a hang, not slowness.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 
-/// How large a run is asked for.
+/// The requested size of the run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Extent {
     Usual,
@@ -31,7 +31,7 @@ pub(crate) fn extent() -> Extent {
     }
 }
 
-/// The size of something for the usual, the full and the nightly run.
+/// A size for the usual, the full and the nightly run.
 pub(crate) fn size(usual: usize, full: usize, nightly: usize) -> usize {
     match extent() {
         Extent::Usual => usual,
@@ -40,17 +40,17 @@ pub(crate) fn size(usual: usize, full: usize, nightly: usize) -> usize {
     }
 }
 
-/// Tells a measured figure. Figures are for people; the assertions are beside them.
+/// Prints a measured figure for people; the assertions are separate.
 pub(crate) fn tell(what: impl Display) {
     // A closed stderr loses a figure and nothing else.
     writeln!(io::stderr(), "[promises] {what}").ok();
 }
 
-/// Chance that is the same for the same seed.
+/// A pseudo-random generator, repeatable by its seed.
 pub(crate) struct SeededRng(u64);
 
 impl SeededRng {
-    /// Seeded by `METAMCP_SEED`, else by the name of the test; told, so that a failure can be repeated.
+    /// Seeded by `METAMCP_SEED`, else by the name of the test; printed, so that a failure can be repeated.
     pub(crate) fn of(test: &str) -> SeededRng {
         let given = std::env::var("METAMCP_SEED").ok().and_then(|seed| seed.parse().ok());
         let by_name = test.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -61,7 +61,7 @@ impl SeededRng {
         SeededRng(seed)
     }
 
-    /// Another source of chance, decided by this one.
+    /// Another generator, seeded by this one.
     pub(crate) fn derived(&mut self) -> SeededRng {
         SeededRng(self.next())
     }
@@ -93,19 +93,19 @@ pub(crate) fn home(workspace: &Workspace) -> PathBuf {
     workspace.home().join(".metamcp")
 }
 
-/// The gateway, ready to be started in a workspace.
+/// The gateway's command in a workspace.
 pub(crate) fn command(workspace: &Workspace) -> Command {
     let mut command = workspace.command(Path::new(env!("CARGO_BIN_EXE_metamcp"))).unwrap();
     command.env("METAMCP_HOME", home(workspace));
     command
 }
 
-/// A gateway that has shaken hands.
+/// A gateway after the handshake.
 pub(crate) fn start(workspace: &Workspace) -> Client {
     start_holding(workspace, CONTAINMENTS[0])
 }
 
-/// A gateway that has shaken hands and holds its children in one of the ways it knows.
+/// A gateway after the handshake, with the given containment of its children.
 pub(crate) fn start_holding(workspace: &Workspace, containment: &str) -> Client {
     let mut command = command(workspace);
     command.env("METAMCP_CONTAINMENT", containment);
@@ -114,22 +114,22 @@ pub(crate) fn start_holding(workspace: &Workspace, containment: &str) -> Client 
     client
 }
 
-/// The ways to hold children: as good as this machine allows, and as good as every machine allows.
+/// Containment modes: the best this machine allows, and the one every machine allows.
 pub(crate) const CONTAINMENTS: [&str; 2] = ["auto", "shim"];
 
-/// Calls and waits, however long it takes.
+/// Calls and waits for the outcome.
 pub(crate) fn call(client: &Client, server: &str, tool: &str, args: &Value) -> CallOutcome {
     CallOutcome::of(&client.mcp_call_now(server, tool, args, PATIENCE).unwrap().value)
 }
 
-/// What `mcp_discover` says.
+/// The text of an `mcp_discover` result.
 pub(crate) fn discover(client: &Client, arguments: &Value) -> String {
     let params = json!({"name": "mcp_discover", "arguments": arguments});
     let answer = client.ask("tools/call", &params, PATIENCE).unwrap();
     answer.text().unwrap_or_else(|| panic!("no text in {}", answer.value)).to_owned()
 }
 
-/// Ends a gateway the polite way and sees that nothing is left of it.
+/// Shuts a gateway down gracefully and checks that nothing is left of it.
 pub(crate) fn stop(mut client: Client, workspace: &Workspace) {
     client.close_input();
     let status = client.wait_exit(PATIENCE).unwrap();
@@ -138,7 +138,7 @@ pub(crate) fn stop(mut client: Client, workspace: &Workspace) {
     assert_eq!(client.violations(), Vec::<String>::new());
 }
 
-/// The middle, the 99th of a hundred and the largest, for telling.
+/// Median, 99th percentile and maximum, for printing.
 pub(crate) struct Spread {
     sorted: Vec<Duration>,
 }

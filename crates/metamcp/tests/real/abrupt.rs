@@ -1,11 +1,11 @@
-//! Ends without a goodbye, with real servers behind the gateway.
+//! Abrupt termination, with real servers behind the gateway.
 
 use serde_json::{Value, json};
 
 use crate::peer::Peer;
 use crate::world::World;
 
-/// A gateway with several servers started.
+/// A gateway with several running servers.
 fn busy(world: &World) -> Peer {
     let mut gateway = Peer::connect(world, &world.gateway());
     for (server, tool, args) in [
@@ -34,7 +34,7 @@ fn no_server_outlives_a_client_that_goes() {
     world.nothing_is_left();
 }
 
-/// What one gateway learnt, the next knows before it starts a server.
+/// What one gateway has cached, the next one knows before it starts a server.
 #[test]
 fn the_next_gateway_knows_the_tools_without_starting_anything() {
     let world = World::new();

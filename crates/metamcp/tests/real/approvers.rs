@@ -1,4 +1,5 @@
-//! Over HTTP whatever answers may be a program: it approves an installation only where the owner named it as a person.
+//! Over HTTP the client may be a program: it can approve an installation only if the owner configured it as an
+//! approver.
 
 use serde_json::{Value, json};
 
@@ -7,7 +8,7 @@ use crate::plan::{Client, Plan};
 use crate::provision::Place;
 use crate::world::World;
 
-/// What a client gets that says yes to whatever it is asked, and how often it was asked.
+/// The result for a client that approves everything, and how often it was asked.
 fn asks_for_a_server(
     world: &World,
     place: &Place,
@@ -33,7 +34,7 @@ fn asks_for_a_server(
 #[test]
 fn over_http_only_those_approve_whom_the_owner_named_as_people() {
     let world = World::new();
-    // The era with questions on a stream, and the one with tickets.
+    // The era with server requests on a stream, and the one with input-required results.
     for client in [Client::TypescriptV1, Client::TypescriptV2] {
         let place = Place::new();
         for flags in [&[][..], &["--approvers", "sub:generated,client:generated"]] {

@@ -1,7 +1,7 @@
-//! Secrets that a package takes as arguments only: the server has them, and no command line does.
+//! Secrets that a package accepts only as arguments: the server gets them, and no command line shows them.
 //!
-//! Each kind of program is started twice by a gateway: with the secret as a secret, and with the same word as one that
-//! may be seen. What it sees of itself has to be the same both times.
+//! A gateway starts each kind of program twice: with the secret as a secret, and with a plain value in its place. The
+//! program must see the same in both cases.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use crate::provision::{HUNG, Place, yes};
 
 const SECRET: &str = "wheel://ada:hunter2@wheels.example.com/\"ü\"";
-/// The same in everything but that it is none.
+/// The same in every respect, except that it is not a secret.
 const OPEN: &str = "plain word";
 
-/// Speaks MCP over lines; its one tool says what the program sees of itself.
+/// Speaks MCP over lines; its one tool returns what the program sees of itself.
 const NODE: &str = r#"
 const { execFileSync, fork } = child;
 if (process.argv[2] === 'forked') {
@@ -56,7 +56,7 @@ import { Worker } from 'node:worker_threads'; import { pathToFileURL, fileURLToP
 await Promise.resolve();
 const main = import.meta.url === pathToFileURL(process.argv[1]).href, file = fileURLToPath(import.meta.url);";
 
-/// What pip and uv write for an entry point.
+/// The script that pip and uv generate for an entry point.
 const SCRIPT: &str = "import sys
 from wheel import main
 if __name__ == '__main__':
@@ -93,7 +93,7 @@ def main():
             say(error={"code": -32601, "message": "no"})
 "#;
 
-/// What is on disk of an installed server that was given a word as its second argument.
+/// Writes the files of an installed server whose second argument is the given value.
 fn install(place: &Place, kind: Kind, entry: &str, is_secret: bool) -> PathBuf {
     let home = place.folder.path().join(".metamcp");
     let mut candidate = builtin().remove(1);
@@ -104,7 +104,7 @@ fn install(place: &Place, kind: Kind, entry: &str, is_secret: bool) -> PathBuf {
     let input = Input { name: name.to_owned(), ..Input::default() };
     candidate.offer.arguments = vec![Argument::Asked { flag: Some("--at".to_owned()), input }];
     let facts = Facts { exists: true, entry: Some(entry.to_owned()), ..Facts::default() };
-    // In one place after the other, so that what they see can be the same.
+    // One after the other in the same place, so that both see the same paths.
     let prefix = home.join("provisioned/wheel");
     drop(fs::remove_dir_all(&prefix));
     fs::create_dir_all(&prefix).unwrap();
@@ -127,14 +127,14 @@ fn install(place: &Place, kind: Kind, entry: &str, is_secret: bool) -> PathBuf {
     prefix
 }
 
-/// Those of every process on this machine.
+/// The command lines of every process on this machine.
 pub(crate) fn command_lines() -> Vec<String> {
     let all = fs::read_dir("/proc").unwrap().flatten();
     let read = |entry: fs::DirEntry| fs::read(entry.path().join("cmdline")).ok();
     all.filter_map(read).map(|raw| String::from_utf8_lossy(&raw).replace('\0', " ")).collect()
 }
 
-/// What the server sees of itself, started by a gateway; and that nobody else sees its secret.
+/// What the server sees of itself, started by a gateway; checks that nobody else sees its secret.
 fn seen(place: &Place, prefix: &Path, is_secret: bool) -> Value {
     let client = place.client(yes().0, &json!({}));
     let expected = if is_secret { SECRET } else { OPEN };
@@ -194,7 +194,7 @@ fn a_package_of_pypi_sees_its_secret_and_nobody_else_does() {
             let modules = libraries.unwrap().path().join("site-packages");
             fs::write(modules.join("wheel.py"), PYTHON).unwrap();
             let python = python.display();
-            // The second is for paths that are too long for a first line.
+            // The second form is for paths that are too long for a shebang line.
             let first = if long {
                 format!("#!/bin/sh\n'''exec' {python} \"$0\" \"$@\"\n' '''")
             } else {
@@ -213,7 +213,7 @@ fn a_package_of_pypi_sees_its_secret_and_nobody_else_does() {
     }
 }
 
-/// A program that is run by its file has no package, and `runpy` says so with another word for none.
+/// A program run from its file has no package, which `runpy` represents differently.
 fn without_package(seen: &Value) -> Value {
     let mut seen = seen.clone();
     let package = seen["main"][2].take();

@@ -6,7 +6,7 @@ use crate::installed::text;
 use crate::plan::{Client, Plan, Report};
 use crate::world::World;
 
-/// What the clients answer when a server asks.
+/// The clients' responses to server requests.
 fn asked_back(plan: Plan) -> Plan {
     plan.answering("elicitation/create", json!({ "action": "accept", "content": { "name": "Ada", "check": true } }))
         .answering(
@@ -131,7 +131,7 @@ fn asks_back_and_progress(client: Client) {
         assert_eq!(behind.step(name).raw(), alone.step(name).raw(), "{name}");
     }
     assert_eq!(alone.step("long").progress_before_response(), [1, 2, 3, 4], "the server itself");
-    // A server that is silent while it starts: the gateway says in its place that the call has begun.
+    // If a server is silent while it starts, the gateway reports that the call has begun.
     let told = behind.step("long").progress_before_response();
     assert_eq!(told.strip_prefix(&[0]).unwrap_or(&told), [1, 2, 3, 4]);
     // An SDK may drop what arrives together with the response; it never drops the first.
@@ -139,7 +139,7 @@ fn asks_back_and_progress(client: Client) {
     assert_eq!(behind.step("long").progress().first().copied(), first);
     let asked = asked_in_calls(&behind);
     assert_eq!(asked.len(), 2, "{asked:?}");
-    // The same questions, each with the name of whoever asks.
+    // The same server requests, each prefixed with the name of the server.
     let mut expected = asked_in_calls(&alone);
     for question in &mut expected {
         if let Some(Value::String(message)) = question["params"].get_mut("message") {
@@ -169,7 +169,7 @@ fn python_v2_answers_server_requests_and_sees_progress() {
     asks_back_and_progress(Client::PythonV2);
 }
 
-/// The newest SDKs first ask which era we are of, and then need no handshake, whatever the servers behind us need.
+/// The newest SDKs first probe the era of the gateway, and then need no handshake, whatever the servers behind it need.
 fn asks_the_era(client: Client) {
     let world = World::new();
     let hour =
@@ -224,10 +224,10 @@ fn python_v2_asks_the_era() {
     asks_the_era(Client::PythonV2);
 }
 
-/// How many calls are under way at once: as many as one connection takes by default.
+/// Concurrent calls: as many as one connection takes by default.
 const AT_ONCE: usize = 64;
 
-/// Every answer reaches the call that asked for it.
+/// Every response reaches the call it belongs to.
 fn many_at_once(client: Client) {
     let world = World::new();
     let say = |number: usize| {
@@ -260,7 +260,7 @@ fn python_v2_calls_many_at_once() {
     many_at_once(Client::PythonV2);
 }
 
-/// A call the client gave up does not harm the next one.
+/// A cancelled call does not harm the next one.
 fn cancels(client: Client) {
     let world = World::new();
     let long = through(
@@ -291,8 +291,8 @@ fn typescript_v2_cancels() {
     cancels(Client::TypescriptV2);
 }
 
-/// What the server asked because of a call. Roots it asks for when it likes, so they do not count here.
-/// The gateway may add to `_meta`; all else arrives unchanged.
+/// The server requests caused by a call. Roots may be requested at any time, so they do not count here. The gateway
+/// may add to `_meta`; all else arrives unchanged.
 fn asked_in_calls(report: &Report) -> Vec<Value> {
     let mut asked = report.asked().as_array().unwrap().clone();
     asked.retain(|request| request["method"] != "roots/list");

@@ -1,5 +1,5 @@
-//! The official conformance suite: against direct mode, with a server made with the official SDK behind the gateway, and
-//! against the gateway as a client of the suite's own servers.
+//! The official conformance suite: against direct mode, with a server built with the official SDK behind the gateway,
+//! and against the gateway as a client of the suite's own servers.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::http::Serving;
 use crate::installed::{Start, sources, text};
 use crate::world::World;
 
-/// Runs the suite for one revision; says how many checks ended how.
+/// Runs the suite for one revision; returns the number of checks by status.
 fn looked_at(revision: &str, endpoint: Endpoint, era: &[&str]) -> BTreeMap<String, usize> {
     let world = World::new();
     let config = world.path().join("conformance.json");
@@ -21,7 +21,7 @@ fn looked_at(revision: &str, endpoint: Endpoint, era: &[&str]) -> BTreeMap<Strin
     let server = json!({ "command": world.installed.node(), "args": args });
     fs::write(&config, json!({ "mcpServers": { "conformance": server } }).to_string()).unwrap();
     let mut flags = vec!["--config".to_owned(), text(&config)];
-    // The suite has no way to send a token.
+    // The suite cannot send a token.
     flags.extend(["--transport", "http", "--port", "0", "--no-auth"].map(str::to_owned));
     if endpoint == Endpoint::Main {
         flags.extend(["--surface", "direct"].map(str::to_owned));
@@ -42,7 +42,7 @@ fn looked_at(revision: &str, endpoint: Endpoint, era: &[&str]) -> BTreeMap<Strin
     ended
 }
 
-/// Lets the suite look at one side of a revision.
+/// Runs the suite for one side of a revision.
 fn suite(world: &World, side: &str, at: &[&str], revision: &str, results: &Path) -> Output {
     let mut args = vec![text(&world.installed.conformance()), side.to_owned()];
     args.extend(at.iter().map(|word| (*word).to_owned()));
@@ -54,7 +54,7 @@ fn suite(world: &World, side: &str, at: &[&str], revision: &str, results: &Path)
     world.command(&suite).stdin(Stdio::null()).output().unwrap()
 }
 
-/// How many scenarios there were, and how many of their checks ended how. Fails where one did not end well.
+/// The number of scenarios, and of their checks by status. Fails if one did not pass.
 fn ended(results: &Path, output: &Output) -> (usize, BTreeMap<String, usize>) {
     let (mut scenarios, mut ended, mut wrong) = (0, BTreeMap::new(), Vec::new());
     let mut folders = vec![results.to_owned()];
@@ -82,18 +82,18 @@ fn ended(results: &Path, output: &Output) -> (usize, BTreeMap<String, usize>) {
     (scenarios, ended)
 }
 
-/// What lets the gateway do what a scenario is about.
+/// The driver script that makes the gateway act out a scenario.
 fn driver(world: &World) -> String {
     let script = text(&sources().join("conformance-client.mjs"));
     format!("{} {script} {}", world.installed.node(), env!("CARGO_BIN_EXE_metamcp"))
 }
 
-/// The gateway as a client of the suite's servers; says how many scenarios there were.
+/// Runs the gateway as a client of the suite's servers; returns the number of scenarios.
 fn as_client(revision: &str) -> usize {
     let world = World::new();
     let command = driver(&world);
     let results = world.path().join("results");
-    // All scenarios run at once, on machines that may be small.
+    // All scenarios run concurrently, on machines that may be small.
     let at = ["--command", command.as_str(), "--timeout", "180000"];
     let output = suite(&world, "client", &at, revision, &results);
     let (scenarios, checks) = ended(&results, &output);
@@ -104,9 +104,9 @@ fn as_client(revision: &str) -> usize {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Endpoint {
-    /// `/mcp`, configured to show servers as they are.
+    /// `/mcp`, configured for direct mode.
     Main,
-    /// `/mcp/direct`, beside the usual one.
+    /// `/mcp/direct`, beside the main endpoint.
     Direct,
 }
 
@@ -116,7 +116,7 @@ fn every_check_of_2025_11_25_passes() {
     assert_eq!(ended["SUCCESS"], 83, "{ended:?}");
 }
 
-/// The server has no handshake, and asks by answering; the client is asked in the middle of its call all the same.
+/// The server has no handshake and sends input-required results; the client still gets server requests during its call.
 #[test]
 fn every_check_of_2025_11_25_passes_in_front_of_a_server_without_a_handshake() {
     let ended = looked_at("2025-11-25", Endpoint::Direct, &[]);
@@ -139,13 +139,14 @@ fn as_a_client_every_scenario_of_2026_07_28_passes() {
     assert_eq!(as_client("2026-07-28"), 33);
 }
 
-/// The first revision with logins: everything at the root of the server.
+/// The first revision with OAuth: all endpoints at the root of the server.
 #[test]
 fn as_a_client_every_scenario_of_2025_03_26_passes() {
     assert_eq!(as_client("2025-03-26"), 2);
 }
 
-/// Clients without a person: with a secret, with a key, with the word of a company. These belong to no revision.
+/// Clients without a user: with a secret, with a key, with an enterprise identity assertion. These belong to no
+/// revision.
 #[test]
 fn as_a_client_credentials_client_every_authentication_method_passes() {
     for scenario in [

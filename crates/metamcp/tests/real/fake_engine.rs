@@ -1,5 +1,6 @@
-//! A stand-in for docker: a client in a folder of the test's, and an engine in the test's own process, so that ending the
-//! client ends no container, as with the real one. It knows the commands that metamcp uses, and refuses every other.
+//! A stand-in for docker: a client in a folder of the test, and an engine in the test's own process, so that killing
+//! the client ends no container, as with the real one. It knows the commands that metamcp uses, and refuses every
+//! other.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,22 +16,21 @@ use std::thread;
 use serde_json::{Value, json};
 
 pub(crate) struct Engine {
-    /// The folder of the client, to be found before every other.
+    /// The folder of the client, first in `PATH`.
     pub(crate) programs: PathBuf,
     state: Arc<Mutex<State>>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Words of each command, in order.
+    /// The arguments of each command, in order.
     asked: Vec<Vec<String>>,
-    /// Images that can be pulled, with what they say their digests are.
+    /// Images that can be pulled, with the digests they report.
     offered: BTreeMap<String, Vec<String>>,
     here: BTreeMap<String, Vec<String>>,
     containers: BTreeMap<String, Container>,
-    /// Whether the engine is not running.
     is_down: bool,
-    /// What `run` says instead of running.
+    /// The error of `run`, instead of running.
     fails: Option<String>,
     server: PathBuf,
     python: String,
@@ -88,7 +88,7 @@ impl Engine {
         self.state.lock().unwrap().here.contains_key(image)
     }
 
-    /// The commands that begin with a word.
+    /// The commands whose first argument is this.
     pub(crate) fn asked(&self, first: &str) -> Vec<Vec<String>> {
         let state = self.state.lock().unwrap();
         let of = |words: &&Vec<String>| words.first().is_some_and(|word| word == first);
@@ -104,7 +104,7 @@ impl Drop for Engine {
     }
 }
 
-/// What the client prints and ends with; or that it stays, with the input of a container.
+/// The client's output and exit code; or it stays attached to the input of a container.
 enum EngineReply {
     Said(i32, String),
     Runs { name: String, input: ChildStdin, output: std::process::ChildStdout },
@@ -129,11 +129,11 @@ fn serve(stream: &UnixStream, state: &Mutex<State>) -> io::Result<()> {
                 drop(io::copy(&mut output, &mut back));
                 drop(back.shutdown(Shutdown::Both));
             });
-            // The input of a container ends with its client, and the container with nothing but itself.
+            // A container's input ends with its client, but the container runs on until it exits.
             drop(copy(&mut reader, &mut input));
             drop(input);
             drop(ends.join());
-            // It was started to be removed at its end.
+            // It was started with `--rm`.
             if let Some(mut container) = state.lock().unwrap().containers.remove(&name) {
                 drop(container.process.wait());
             }
@@ -264,7 +264,7 @@ while piece := said.read1(65536):
     os.write(1, piece)
 "#;
 
-/// A server that does not end with its input.
+/// A server that does not exit at end of input.
 const SERVER: &str = r#"
 import json, os, sys, time
 for line in sys.stdin:

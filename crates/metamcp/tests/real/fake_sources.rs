@@ -1,4 +1,4 @@
-//! A registry of servers and a registry of npm in one, on this machine only, with packages good and bad.
+//! A server registry and an npm registry in one, on this machine only, with good and malicious packages.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 const DAY: u64 = 24 * 60 * 60 * 1000;
 
-/// What is served, by path.
+/// Response bodies by path.
 type Pages = Arc<Mutex<HashMap<String, Vec<u8>>>>;
 
 pub(crate) struct Sources {
@@ -28,7 +28,7 @@ pub(crate) struct Sources {
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-/// How a package is bad, if it is.
+/// How a package is malicious, if it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trick {
     None,
@@ -57,44 +57,45 @@ impl Sources {
         sources
     }
 
-    /// Whether anything of a package ever ran: it leaves a file, and where walls forbid that, calls here.
+    /// Whether any code of a package ever ran: it leaves a file and, where the sandbox forbids that, sends a request
+    /// here.
     pub(crate) fn something_ran(&self) -> bool {
         self.trace().exists() || self.asked().iter().any(|path| path == RAN)
     }
 
-    /// Where packages that run leave a line each, with what they see of a variable.
+    /// Where each package that runs appends a line, with the value it sees of a variable.
     pub(crate) fn trace(&self) -> PathBuf {
         self.folder.join("ran")
     }
 
-    /// What the registry answers to exactly this request, or to every one that asks for changes.
+    /// Sets the registry's response to exactly this request, or to every request for changes.
     pub(crate) fn page(&self, request: &str, servers: &[Value], next: Option<&str>) {
         let metadata = json!({ "count": servers.len(), "nextCursor": next });
         let page = json!({ "servers": servers, "metadata": metadata });
         self.pages.lock().unwrap().insert(request.to_owned(), page.to_string().into_bytes());
     }
 
-    /// From now on the registry answers nothing.
+    /// From now on the registry returns nothing.
     pub(crate) fn silence(&self) {
         self.pages.lock().unwrap().clear();
     }
 
-    /// The file at whose sight the server of a package changes its description.
+    /// The file whose presence makes a package's server change its description.
     pub(crate) fn turned_bad(&self) -> PathBuf {
         self.folder.join("turned-bad")
     }
 
-    /// What was asked for so far.
+    /// The requests so far.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
 
-    /// Offers a package that says to do what `about` says.
+    /// Publishes a package with `about` as its description.
     pub(crate) fn offer(&self, package: &str, about: &str, trick: Trick) {
         self.offer_needing(package, about, trick, &json!({}));
     }
 
-    /// What the registry says of everything it offered so far: that it was taken back.
+    /// Marks everything published so far as deleted in the registry.
     pub(crate) fn take_back(&self, message: &str) {
         let mut servers = self.servers.lock().unwrap().clone();
         for server in &mut servers {
@@ -105,13 +106,13 @@ impl Sources {
         self.page(CHANGES, &servers, None);
     }
 
-    /// From now on the registry of servers knows none of what was offered so far; npm still has it.
+    /// Removes everything published so far from the server registry; npm still has it.
     pub(crate) fn unlist(&self) {
         self.servers.lock().unwrap().clear();
         self.publish();
     }
 
-    /// What npm finds, whatever it is asked for.
+    /// The results of an npm search, whatever the query.
     pub(crate) fn found_by_npm(&self, packages: &[Value]) {
         let objects: Vec<Value> =
             packages.iter().map(|package| json!({ "package": package, "score": {} })).collect();
@@ -120,7 +121,7 @@ impl Sources {
         pages.insert("/-/v1/search".to_owned(), page.to_string().into_bytes());
     }
 
-    /// Offers an image whose entry says what it needs to be run.
+    /// Publishes an image whose entry declares what it needs to run.
     pub(crate) fn offer_image(&self, name: &str, about: &str, image: &str, needs: &Value) {
         let mut package = json!({
             "registryType": "oci",
@@ -143,7 +144,7 @@ impl Sources {
         self.publish();
     }
 
-    /// Offers a package whose entry says what it needs to be run.
+    /// Publishes a package whose entry declares what it needs to run.
     pub(crate) fn offer_needing(&self, package: &str, about: &str, trick: Trick, needs: &Value) {
         let status = if trick == Trick::Deleted { "deleted" } else { "active" };
         let mut entry = json!({
@@ -195,7 +196,7 @@ impl Sources {
         pages.insert(path, served);
     }
 
-    /// From now on a package needs another one, of which there is an old version and one of an hour ago.
+    /// Makes a package depend on another one, which has an old version and one from an hour ago.
     pub(crate) fn let_need(&self, package: &str, other: &str) {
         let tarball = self.tarball(other, Trick::None);
         let integrity = format!("sha512-{}", STANDARD.encode(ring_sha512(&tarball)));
@@ -267,13 +268,13 @@ impl Sources {
     }
 }
 
-/// Where a package calls once it runs.
+/// The path that a package requests once it runs.
 const RAN: &str = "/something-ran";
 
-/// Where the registry answers questions for changes.
+/// The key for the registry's response to requests for changes.
 pub(crate) const CHANGES: &str = "/v0.1/servers?changes";
 
-/// Tries what no install script should, and writes down in its own folder how that went.
+/// Tries what no install script should be able to do, and records the result in its own folder.
 const INSTALL: &str = r"
 const fs = require('fs');
 require('http').get(BASE).on('error', () => {});
@@ -346,7 +347,7 @@ fn answer(stream: &TcpStream, pages: &Pages, asked: &Mutex<Vec<String>>) {
         "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    // A client that left is no failure of the test.
+    // A client that disconnected is no failure of the test.
     drop(writer.write_all(head.as_bytes()).and_then(|()| writer.write_all(&body)));
 }
 

@@ -1,5 +1,5 @@
-//! The full surface over real servers, walked by the official SDKs: they check each answer against the schema that was
-//! published for it, and refuse one that does not fit.
+//! The full surface over real servers, exercised by the official SDKs: they validate each result against the published
+//! output schema, and reject one that does not match.
 
 use serde_json::{Value, json};
 

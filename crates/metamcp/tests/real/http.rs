@@ -1,4 +1,4 @@
-//! The official SDKs and the Inspector as clients over HTTP: every client, every way of serving.
+//! The official SDKs and the Inspector as clients over HTTP: every client, every serve mode.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -15,7 +15,7 @@ use crate::installed::{Start, text};
 use crate::plan::{Client, Plan, Remote, parsed};
 use crate::world::World;
 
-/// The ways of serving a client can meet.
+/// The serve modes a client can encounter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ServeMode {
     Plain,
@@ -28,7 +28,7 @@ enum ServeMode {
 const CLIENTS: [Client; 4] =
     [Client::TypescriptV1, Client::TypescriptV2, Client::PythonV1, Client::PythonV2];
 
-/// A gateway that listens; dropped, it ends.
+/// A listening gateway; stopped on drop.
 pub(crate) struct Serving {
     process: Child,
     pub(crate) remote: Remote,
@@ -60,13 +60,13 @@ impl Serving {
         args.extend(flags);
         let over = if mode == ServeMode::Sse { "sse" } else { "http" };
         let mut serving = Serving::listening(world, &Start { command, args, env });
-        // A certificate is for a name.
+        // A certificate is for a host name.
         serving.remote.url = serving.remote.url.replace("127.0.0.1", "localhost");
         (serving.remote.over, serving.remote.trust) = (over, trust);
         serving
     }
 
-    /// Starts a gateway and waits until it says where it listens.
+    /// Starts a gateway and waits until it reports its address.
     pub(crate) fn listening(world: &World, gateway: &Start) -> Serving {
         Serving::of(world.command(gateway), &world.home())
     }
@@ -103,11 +103,11 @@ fn through(tool: &str, args: &serde_json::Value) -> serde_json::Value {
     json!({ "server": "everything", "tool": tool, "args": args })
 }
 
-/// Every client does the same over one way.
+/// Runs the same steps with every client in one mode.
 fn all_clients(mode: ServeMode) {
     let world = World::new();
     let serving = Serving::start(&world, mode);
-    // Without a session there is nowhere to ask the client, and nobody to be asked.
+    // Without a session there is no stream for server requests.
     let can_be_asked = matches!(mode, ServeMode::Plain | ServeMode::Tls | ServeMode::Sse);
     for client in CLIENTS {
         let mut plan = Plan::new()
@@ -173,7 +173,7 @@ fn every_client_over_the_transport_of_2024() {
     all_clients(ServeMode::Sse);
 }
 
-/// The newest clients speak the newest revision, asked back included, however the gateway serves older ones.
+/// The newest clients use the newest revision, server requests included, however the gateway serves older ones.
 #[test]
 fn the_newest_clients_need_no_session() {
     for mode in [ServeMode::Plain, ServeMode::Json, ServeMode::Stateless, ServeMode::Tls] {
@@ -192,7 +192,7 @@ fn the_newest_clients_need_no_session() {
                 .run_at(&world, client, &serving.remote);
             assert!(report.tools("list").contains(&"mcp_call".to_owned()), "{mode:?} {client:?}");
             assert_eq!(report.step("echo").text(), "Echo: hi", "{mode:?} {client:?}");
-            // Where there is no session, only this revision has a way to ask.
+            // Without a session, only this revision supports server requests.
             let form = report.step("form").value().to_string();
             assert!(form.contains("Ada"), "{mode:?} {client:?}: {form}");
         }
@@ -201,7 +201,7 @@ fn the_newest_clients_need_no_session() {
     }
 }
 
-/// A server as it is, beside others, in the eyes of every client.
+/// Direct mode, seen by every client.
 #[test]
 fn every_client_sees_servers_as_they_are() {
     let world = World::new();
@@ -237,7 +237,7 @@ fn every_client_sees_servers_as_they_are() {
     world.nothing_is_left();
 }
 
-/// The Inspector's command line over one way.
+/// The Inspector's command line in one mode.
 fn inspected(mode: ServeMode) {
     let world = World::new();
     let serving = Serving::start(&world, mode);

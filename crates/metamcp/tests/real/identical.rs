@@ -1,4 +1,4 @@
-//! What a server answers reaches the client byte for byte, whichever path it took.
+//! A server's result reaches the client byte for byte, on every path.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn check(server: &str, calls: &[(&str, Value)]) {
         let through =
             gateway.call("mcp_call", &json!({ "server": server, "tool": tool, "args": args }));
         if through != before {
-            // A clock may have ticked over between the two; then the next direct answer says the same.
+            // A clock may have ticked between the two; then the next direct result is the same.
             assert_eq!(through, direct.call(tool, args), "{server}:{tool}");
         }
     }
@@ -41,7 +41,7 @@ fn every_kind_of_content_of_everything() {
 #[test]
 fn files_and_errors_of_filesystem() {
     let world = World::new();
-    // Paths differ from world to world, so this one cannot share `check`.
+    // Paths differ between worlds, so this one cannot share `check`.
     let mut direct = Peer::connect(&world, &world.direct("filesystem"));
     let mut gateway = Peer::connect(&world, &world.gateway());
     let inside = |name: &str| json!({ "path": text(&world.files().join(name)) });

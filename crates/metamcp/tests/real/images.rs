@@ -1,4 +1,5 @@
-//! Servers that are images, through a stand-in for docker: intent, plan, yes, call; what is refused; and what is left.
+//! Servers from container images, through a stand-in for docker: intent, plan, approval, call; what is refused; and
+//! cleanup.
 
 use std::fs;
 use std::sync::{Arc, Mutex};
@@ -75,10 +76,10 @@ fn an_image_is_planned_pulled_by_its_digest_called_and_taken_away() {
         image()
     );
     assert_eq!(line, expected);
-    // A value is in nobody's command line.
+    // The value is on no command line.
     assert!(!format!("{runs:?}").contains("t0ken-canary"));
 
-    // The server does not end with its input: it is ended.
+    // The server does not exit at end of input: its container is removed.
     let removed = place.run(&["remove", "wheel"]);
     assert!(removed.contains("wheel"), "{removed}");
     until("the container is gone", || engine.containers().is_empty());
@@ -99,7 +100,7 @@ fn a_gateway_that_is_killed_leaves_no_container() {
     client.signal(Signal::SIGKILL).unwrap();
     client.wait_exit(HUNG).unwrap();
     until("the container is gone", || engine.containers().is_empty());
-    // The next one has it again, and ends it as well.
+    // The next gateway starts it again, and also ends it.
     let mut client = place.client(yes().0, &json!({}));
     client.mcp_call_now("wheel", "turn", &json!({}), HUNG).unwrap();
     assert_eq!(engine.containers().len(), 1);
@@ -167,7 +168,7 @@ fn a_container_that_does_not_start_reports_dockers_error() {
     assert!(said.contains("exec format error"), "{said}");
     let failed = client.mcp_call_now("wheel", "turn", &json!({}), HUNG).unwrap();
     assert!(failed.value.to_string().contains("exec format error"), "{}", failed.value);
-    // It is there, and works as soon as docker does.
+    // It is installed, and works as soon as docker does.
     engine.fail(None);
     until("it works", || {
         let answer = client.mcp_call_now("wheel", "turn", &json!({}), HUNG).unwrap();

@@ -48,7 +48,7 @@ fn the_inspector_lists_exactly_our_tools() {
 #[test]
 fn the_inspector_finds_no_fault_in_our_schemas() {
     let world = World::new();
-    // Exits with an error when a schema is one that some host refuses.
+    // Exits with an error if some host would reject a schema.
     inspect(&world, &world.gateway(), &["--method", "tools/list", "--strict"]);
 }
 

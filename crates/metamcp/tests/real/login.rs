@@ -1,4 +1,4 @@
-//! A login at a server and an authorization server that are made with public packages.
+//! OAuth login with a server and an authorization server built from public packages.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -16,7 +16,7 @@ fn script(world: &World, args: &[&str]) -> Start {
     Start { command: world.installed.node(), args, env: Vec::new() }
 }
 
-/// A request to the server outside of the protocol, and the body of its answer.
+/// A plain HTTP request to the server, outside of MCP, and the response body.
 fn plainly(port: u16, request: &str) -> String {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let head = format!(
@@ -28,7 +28,7 @@ fn plainly(port: u16, request: &str) -> String {
     answer.split_once("\r\n\r\n").unwrap().1.to_owned()
 }
 
-/// How often tokens were given for a code, and for a refresh token.
+/// Token grants so far, by authorization code and by refresh token.
 fn grants(port: u16) -> (u64, u64) {
     let body = plainly(port, "GET /grants");
     let grants: Value =
@@ -60,7 +60,7 @@ fn a_person_logs_in_once_and_tokens_are_renewed_without_them() {
     assert!(!who(&first).contains("mcp:more"), "no more than was asked for: {first}");
     assert_eq!(grants(port), (1, 0));
 
-    // The server does not take it any more: a refresh, and nobody notices; then the refreshed one, with the next refresh token.
+    // The server revokes the token: it is refreshed silently; then the refreshed one, with the next refresh token.
     for round in 1..=3 {
         plainly(port, "POST /retire");
         let later = call(&mut peer, "whoami", &json!({}));

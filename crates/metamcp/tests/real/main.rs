@@ -1,7 +1,7 @@
 //! metamcp between real servers and real clients, all at the versions `tests/real/manifest.json` names.
 //!
-//! `cargo xtask test` installs them into the build folder. Without them every test here fails and says so:
-//! a proof that did not run is not a proof.
+//! `cargo xtask test` installs them into the build folder. Without them every test here fails with that hint: a test
+//! that did not run proves nothing.
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::fake_sources::{Sources, Trick};
 use crate::provision::{HUNG, Place, able, provision, yes};
 
-/// What no registry of servers has, and the user's own npm finds: marked, under the same rules, remembered.
+/// What no server registry has, and the user's own npm finds: marked as unvetted, under the same rules, cached.
 #[test]
 fn what_only_npm_finds_is_offered_as_unvetted() {
     let (place, sources) = Place::with(Sources::start);
@@ -39,7 +39,7 @@ fn what_only_npm_finds_is_offered_as_unvetted() {
     let alike = ask("polish the okapi statue");
     assert!(alike.contains("its name resembles"), "{alike}");
     assert_eq!(asked.load(Ordering::Relaxed), 0);
-    // The same need is not asked twice, also not by the next gateway.
+    // The same intent is not searched twice, not even by the next gateway.
     let searches = || sources.asked().iter().filter(|path| path.contains("/-/v1/search")).count();
     let before = searches();
     assert_eq!(before, 3);
@@ -55,12 +55,12 @@ fn what_only_npm_finds_is_offered_as_unvetted() {
     assert_eq!(searches(), before);
     let shown = place.run(&["provisioned", "list", "--json"]);
     assert!(shown.contains("@acme/okapi-mcp"), "{shown}");
-    // By its name, from a shell, it says what it is before it asks.
+    // Added by name from a shell, its unvetted status is shown before the confirmation.
     let planned = place.run(&["add", "young-okapi", "--dry-run"]);
     assert!(planned.contains("UNVETTED") && planned.contains("less than the minimum"), "{planned}");
 }
 
-/// Hostile or broken answers of npm cost a note, never the answer.
+/// Malicious or broken npm responses cause a note, and never lose the rest of the result.
 #[test]
 fn an_npm_that_lies_or_fails_is_a_note() {
     let (place, sources) = Place::with(Sources::start);

@@ -1,4 +1,4 @@
-//! The least a client can be: lines in, lines out, nothing interpreted that a test does not ask for.
+//! A minimal client: lines in, lines out, nothing parsed that a test does not need.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Stdio};
@@ -18,7 +18,7 @@ use crate::world::World;
 /// Far beyond what any server here needs on a loaded machine; reached only when something is broken.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A started server, spoken to in the era with `initialize`.
+/// A running server, used in the era with `initialize`.
 pub(crate) struct Peer {
     name: String,
     child: Child,
@@ -28,7 +28,7 @@ pub(crate) struct Peer {
     next_id: u64,
 }
 
-/// The parts of a line that tell what it is.
+/// The members that identify a message.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     id: Option<u64>,
@@ -40,7 +40,7 @@ struct Envelope<'a> {
 }
 
 impl Peer {
-    /// Starts the server and shakes hands without offering anything.
+    /// Starts the server and performs the handshake without capabilities.
     pub(crate) fn connect(world: &World, start: &Start) -> Peer {
         let mut child = world
             .command(start)
@@ -82,7 +82,7 @@ impl Peer {
         peer
     }
 
-    /// The result, exactly as it stood on the wire.
+    /// The result, exactly as it was on the wire.
     pub(crate) fn request(&mut self, method: &str, params: &Value) -> String {
         self.next_id += 1;
         let id = self.next_id;
@@ -120,7 +120,7 @@ impl Peer {
         tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Kills the process outright; it gets no chance to tidy up.
+    /// Kills the process with SIGKILL, without a chance to clean up.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -141,7 +141,7 @@ impl Peer {
 }
 
 impl Drop for Peer {
-    /// Ends the server as a client does, by closing its stdin, and by force if it does not take the hint.
+    /// Stops the server as a client does, by closing its stdin, and kills it if it does not exit.
     fn drop(&mut self) {
         self.stdin = None;
         if eventually(Duration::from_secs(5), || matches!(self.child.try_wait(), Ok(Some(_)))) {

@@ -19,25 +19,25 @@ pub(crate) enum Client {
     PythonV2,
 }
 
-/// What a client is to do with a server, step by step.
+/// The steps a client runs against a server.
 pub(crate) struct Plan {
     era: &'static str,
     answers: Map<String, Value>,
     steps: Vec<Value>,
 }
 
-/// A server that runs already.
+/// A server that is already running.
 pub(crate) struct Remote {
     pub(crate) url: String,
     /// `http` or `sse`.
     pub(crate) over: &'static str,
-    /// What lets a client in; empty where nothing is asked for.
+    /// The bearer token; empty where none is required.
     pub(crate) token: String,
-    /// Variables by which the client trusts its certificate.
+    /// Environment variables that make the client trust its certificate.
     pub(crate) trust: Vec<(String, String)>,
 }
 
-/// What the client says happened.
+/// The client's report.
 pub(crate) struct Report(Value);
 
 /// One step of a report.
@@ -49,13 +49,13 @@ impl Plan {
         Plan { era: "legacy", answers: Map::new(), steps: Vec::new() }
     }
 
-    /// The client first asks which era the server is of, as the newest SDKs do.
+    /// The client first probes the server's era, as the newest SDKs do.
     pub(crate) fn asking_the_era(mut self) -> Plan {
         self.era = "auto";
         self
     }
 
-    /// The client can be asked this, and answers so.
+    /// The client supports this server request, and answers it like this.
     pub(crate) fn answering(mut self, method: &str, answer: Value) -> Plan {
         self.answers.insert(method.to_owned(), answer);
         self
@@ -80,7 +80,7 @@ impl Plan {
         self.step(name, tool, arguments, json!({ "until": text }))
     }
 
-    /// Calls that are all under way at once; their results come in the same order.
+    /// Concurrent calls; their results come in the same order.
     pub(crate) fn many(mut self, name: &str, calls: &[(&str, Value)]) -> Plan {
         let calls: Vec<Value> = calls
             .iter()
@@ -90,7 +90,7 @@ impl Plan {
         self
     }
 
-    /// A call the client gives up after its first progress.
+    /// A call the client cancels after its first progress.
     pub(crate) fn call_and_cancel(self, name: &str, tool: &str, arguments: &Value) -> Plan {
         self.step(name, tool, arguments, json!({ "cancelAfterProgress": 1 }))
     }
@@ -103,7 +103,7 @@ impl Plan {
         self
     }
 
-    /// Runs the plan against a server that runs already.
+    /// Runs the plan against a server that is already running.
     pub(crate) fn run_at(&self, world: &World, client: Client, server: &Remote) -> Report {
         let headers = json!({ "Authorization": format!("Bearer {}", server.token) });
         let place = json!({ "url": server.url, "over": server.over, "headers": headers });
@@ -171,7 +171,7 @@ impl Client {
     }
 }
 
-/// The one JSON document a client prints; its stderr is in the failure when there is none.
+/// The one JSON document a client prints; the failure includes its stderr when there is none.
 pub(crate) fn parsed(client: &str, output: &Output) -> Value {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{client}: {}; stderr:\n{stderr}", output.status);
@@ -201,7 +201,7 @@ impl Report {
         tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// What the server asked the client, in order.
+    /// The server requests the client received, in order.
     pub(crate) fn asked(&self) -> &Value {
         &self.0["asked"]
     }
@@ -212,7 +212,7 @@ impl Report {
 }
 
 impl StepReport<'_> {
-    /// The result as the SDK handed it over.
+    /// The result as the SDK returned it.
     pub(crate) fn value(&self) -> &Value {
         assert!(self.0["error"].is_null(), "step {} failed: {}", self.0["name"], self.0["error"]);
         &self.0["value"]
@@ -229,13 +229,13 @@ impl StepReport<'_> {
         self.0["error"].is_object()
     }
 
-    /// What the SDK told the program about progress.
+    /// The progress the SDK reported to the program.
     pub(crate) fn progress(&self) -> Vec<f64> {
         let updates = self.0["progress"].as_array().unwrap();
         updates.iter().map(|update| update["progress"].as_f64().unwrap()).collect()
     }
 
-    /// The result as it stood on the wire, byte for byte. The first: an SDK may list the tools after a call.
+    /// The result as it was on the wire, byte for byte. The first: an SDK may list the tools after a call.
     pub(crate) fn raw(&self) -> String {
         #[derive(serde::Deserialize)]
         struct Response<'a> {

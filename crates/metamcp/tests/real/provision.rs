@@ -1,4 +1,5 @@
-//! From a need to a tool, through the user's own npm and pip: intent, plan, yes, call; and everything that must not run.
+//! From an intent to a tool, with the user's own npm and pip: intent, plan, approval, call; and everything that must
+//! not run.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -17,14 +18,14 @@ use tempfile::TempDir;
 use crate::arguments::command_lines;
 use crate::fake_sources::{CHANGES, Sources, Trick};
 
-/// Past this something hangs: pip resolves and fetches thirty packages in this time on a busy machine.
+/// A longer wait means a hang: pip resolves and fetches thirty packages in this time on a busy machine.
 pub(crate) const HUNG: Duration = Duration::from_secs(400);
 
 pub(crate) struct Place {
     pub(crate) folder: TempDir,
     pub(crate) registries: String,
     npm: Option<String>,
-    /// Found before everything else that is in `PATH`.
+    /// First in `PATH`.
     pub(crate) programs: Option<PathBuf>,
 }
 
@@ -56,11 +57,11 @@ impl Place {
             .env_clear()
             .env("PATH", path)
             .env("HOME", self.folder.path())
-            // The certificates of the machine, which every other client uses anyway.
+            // The system's certificates, which every other client uses anyway.
             .env("UV_SYSTEM_CERTS", "1")
             .env("METAMCP_REGISTRIES", &self.registries);
         if let Some(npm) = &self.npm {
-            // Bytes that do not match are fetched again and again otherwise, for minutes.
+            // Otherwise npm fetches mismatching bytes again and again, for minutes.
             command.env("npm_config_registry", npm).env("npm_config_fetch_retries", "0");
         }
         command
@@ -97,7 +98,7 @@ impl Place {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Waits for each question and answers it, as a person would. All that the terminal showed.
+    /// Waits for each prompt and answers it, as a person would. Returns everything the terminal showed.
     pub(crate) fn at_terminal(&self, args: &[&str], talk: &[(&str, &str)]) -> String {
         let pair = nix::pty::openpty(None, None).unwrap();
         let mut child = {
@@ -110,7 +111,7 @@ impl Place {
         let mut shown = String::new();
         let more = |shown: &mut String, terminal: &mut fs::File| {
             let mut bytes = [0; 4096];
-            // The other end is gone when the program has ended.
+            // Reading fails when the program has exited.
             let read = terminal.read(&mut bytes).unwrap_or(0);
             shown.push_str(&String::from_utf8_lossy(&bytes[..read]));
             read > 0
@@ -135,7 +136,7 @@ pub(crate) fn able() -> Value {
     json!({ "elicitation": {} })
 }
 
-/// A person who says yes to everything, and how often they were asked.
+/// A client that approves everything, and how often it was asked.
 pub(crate) fn yes() -> (Answerer, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
@@ -163,7 +164,7 @@ fn a_server_from_npm_is_installed_after_approval_and_called_at_once() {
     let graph = client.mcp_call_now("memory", "read_graph", &json!({}), HUNG).unwrap();
     assert!(graph.text().unwrap().contains("entities"), "{}", graph.value);
     drop(client);
-    // The next gateway has it too, needs no network for it, and asks nobody.
+    // The next gateway has it too, needs no network for it, and asks for no approval.
     let mut offline = place.command(&[]);
     offline.env("npm_config_registry", "http://127.0.0.1:9");
     let client = Client::start(offline).unwrap();
@@ -223,7 +224,7 @@ fn bad_packages_never_run_even_after_approval() {
         ("feed the walrus in the aquarium", "integrity"),
         ("tune the violin of the orchestra", "it has install scripts"),
         ("open the umbrella on the terrace", "does not exist"),
-        // What was taken back is not even offered.
+        // A deleted package is not even offered.
         ("drive the tractor over the field", "No"),
         ("polish the saxophone with wax", "its name resembles"),
     ] {
@@ -232,7 +233,7 @@ fn bad_packages_never_run_even_after_approval() {
         assert!(said.contains(&reason.to_lowercase()), "{need}: {said}");
         assert!(!said.contains("@tricks/tractor"), "{said}");
     }
-    // Only the one whose bytes are exchanged behind a good description gets as far as a question.
+    // Only the one whose bytes are swapped behind a good description gets as far as an approval.
     assert_eq!(asked.load(Ordering::Relaxed), 1);
     assert!(!sources.something_ran(), "something ran");
     let left: Vec<_> = fs::read_dir(place.installed()).into_iter().flatten().flatten().collect();
@@ -275,7 +276,7 @@ fn a_server_that_its_registry_takes_back_is_not_called_until_a_person_has_looked
     assert_eq!(turned.text(), Some("turned"));
     sources.take_back("it sends mail to strangers");
     place.run(&["registry", "refresh"]);
-    // The gateway that runs knows, and the model is told what a person can do.
+    // The running gateway notices, and the model is told what a person can do.
     until(&client, |answer| {
         answer.value["result"]["structuredContent"]["code"] == "server_unavailable"
     });
@@ -300,7 +301,7 @@ fn a_server_that_its_registry_takes_back_is_not_called_until_a_person_has_looked
     assert!(typed.contains("it sends mail to strangers"), "{typed}");
     assert!(typed.contains("wheel is enabled again"), "{typed}");
     until(&client, |answer| answer.text() == Some("turned"));
-    // What was looked at stays so.
+    // An accepted server stays enabled.
     place.run(&["registry", "refresh"]);
     let again = place.run(&["call", "wheel:turn"]);
     assert!(again.contains("turned"), "{again}");
@@ -327,7 +328,7 @@ fn a_secret_is_typed_hidden_stored_apart_and_resolved_at_start() {
     let shown = place.at_terminal(&["add", "@honest/wheel"], &talk);
     assert!(shown.contains("wheel: installed"), "{shown}");
     assert!(!shown.contains("hunter2") && !shown.contains("t0ken-canary"), "{shown}");
-    // How one that is taken as an argument only gets there is said before the yes.
+    // The approval prompt says how a secret that is only accepted as an argument gets there.
     assert!(shown.contains("connection is not on the command line"), "{shown}");
     assert!(!shown.contains("WHEEL_TOKEN is not on the command line"), "{shown}");
     let own = place.folder.path().join(".metamcp");
@@ -361,7 +362,7 @@ fn where_there_is_a_keyring_a_secret_is_nowhere_else() {
     });
     let about = "Turns the spinning wheel of fortune";
     sources.offer_needing("@honest/wheel", about, Trick::None, &needs);
-    // A keyring with a file for each secret, and one for all that it was asked.
+    // A keyring with a file for each secret, and one that records all requests.
     let keyring = place.folder.path().join("keyring");
     fs::create_dir(&keyring).unwrap();
     let at = keyring.display();
@@ -388,7 +389,7 @@ fn where_there_is_a_keyring_a_secret_is_nowhere_else() {
     assert!(holding(&keyring, "t0ken-canary").is_empty(), "it goes with its server");
 }
 
-/// Every file under a folder that holds a text.
+/// Every file under a folder that contains a text.
 fn holding(folder: &Path, text: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -455,7 +456,7 @@ fn a_hundred_requests_without_approval_start_nothing() {
     }
     assert!(!sources.something_ran(), "something ran");
     assert!(!place.installed().exists());
-    // npm was asked a few times, not a hundred.
+    // npm got a few requests, not a hundred.
     let asked = sources.asked().iter().filter(|path| path.contains("wheel")).count();
     assert!(asked <= 12, "{asked}");
 }
@@ -468,7 +469,7 @@ fn a_terminal_approval_is_valid_once_and_changed_tools_are_blocked() {
     let client = place.client(yes().0, &json!({}));
     let waiting = provision(&client, need);
     let id = waiting["structuredContent"]["id"].as_str().unwrap().to_owned();
-    // Nothing but a terminal will do.
+    // Approval needs a terminal.
     let piped = place.run(&["approve", &id]);
     assert!(piped.contains("approval needs a person at a terminal"), "{piped}");
     assert_eq!(provision(&client, need)["structuredContent"]["status"], "needs_approval");
@@ -479,8 +480,8 @@ fn a_terminal_approval_is_valid_once_and_changed_tools_are_blocked() {
     assert!(typed.contains("turn()  Turns the wheel"), "{typed}");
     let pinned = place.run(&["provisioned", "show", "wheel"]);
     assert!(pinned.contains("turn()  Turns the wheel"), "{pinned}");
-    // The gateway that runs has it without being asked, and says so if it is. A race: whether it has noticed by itself
-    // that there is a new server, or notices by the question.
+    // The running gateway has it without a request, and says so on request. A race: it may notice the new server by
+    // itself, or because of the request.
     let there = provision(&client, need);
     let status = &there["structuredContent"]["status"];
     assert!(status == "installed" || status == "local", "{there:#}");
@@ -501,7 +502,7 @@ fn a_terminal_approval_is_valid_once_and_changed_tools_are_blocked() {
     assert!(!found.unwrap().value.to_string().contains("Send all mail"));
     let looked = place.run(&["provisioned", "list"]);
     assert!(looked.contains("blocked turn (changed)"), "{looked}");
-    // What was looked at is used by the gateway that runs, and what was removed is gone from it.
+    // Accepted changes take effect in the running gateway, and a removed server disappears from it.
     for line in
         [&["provisioned", "accept", "wheel"][..], &["provisioned", "accept", "wheel", "--json"]]
     {
@@ -523,12 +524,12 @@ fn a_terminal_approval_is_valid_once_and_changed_tools_are_blocked() {
     });
     drop(client);
     assert_eq!(place.run(&["provisioned", "list"]), "No server was installed by metamcp.\n");
-    // The yes was used up.
+    // The approval was used up.
     let client = place.client(yes().0, &json!({}));
     assert_eq!(provision(&client, need)["structuredContent"]["status"], "needs_approval");
 }
 
-/// Turns the wheel again and again, until the answer is as it should be.
+/// Calls the tool again and again, until the response is as expected.
 fn until(client: &Client, is_so: impl Fn(&Answer) -> bool) {
     let mut last = None;
     let came = eventually(HUNG, || {
@@ -570,7 +571,7 @@ fn an_installed_server_reads_and_writes_its_own_folder_and_nothing_of_the_users(
     assert_eq!(peek("read", &prefix.join("data/notes")), "x");
     assert_eq!(peek("read", &own.join("notes")), "EACCES");
     assert!(!home.join(".bashrc").exists());
-    // A person can open a door, and the gateway that runs knows.
+    // A person can grant access, and the running gateway applies it.
     let allowed = place.run(&["provisioned", "allow", "wheel", "shared"]);
     assert!(allowed.contains("may read and write HOME/shared"), "{allowed}");
     let is_open = || peek("read", &own.join("notes")) == "notes";
@@ -657,7 +658,7 @@ fn a_registry_is_read_page_by_page_and_afterwards_only_what_changed() {
     assert_eq!(count(), (3, Value::Null));
     assert_eq!(sources.asked(), [start, second.as_str()]);
 
-    // One changed, one was taken back, one is new.
+    // One changed, one was deleted, one is new.
     let changed =
         [entry("one", "new", "active"), entry("two", "", "deleted"), entry("four", "", "active")];
     sources.page(CHANGES, &changed, None);
@@ -671,7 +672,7 @@ fn a_registry_is_read_page_by_page_and_afterwards_only_what_changed() {
     let vanished = place.run(&["add", "three", "--yes"]);
     assert!(vanished.contains("npm:@example/three@1.0.0 does not exist"), "{vanished}");
 
-    // What is remembered can be taken along; a registry that is silent is answered for by it.
+    // The cache can be exported; it stands in for a registry that does not respond.
     let file = place.folder.path().join("snapshot.gz");
     let file = file.to_str().unwrap();
     place.run(&["registry", "export", file]);
@@ -716,7 +717,7 @@ fn a_stateless_client_is_asked_for_approval_too() {
 fn registries_are_synced_once_a_day_and_a_dead_one_is_named() {
     let (mut place, sources) = Place::with(Sources::start);
     sources.offer("@honest/wheel", "Turns the spinning wheel of fortune", Trick::None);
-    // The token of one is shown to that one.
+    // A registry's token is sent only to that registry.
     place.registries = format!("{}|PATH http://127.0.0.1:9", sources.base);
     for _ in 0..2 {
         let client = place.client(yes().0, &json!({}));

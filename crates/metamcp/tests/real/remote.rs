@@ -1,5 +1,5 @@
-//! Real servers that are reached over HTTP: the everything server in both of its ways, and both Python SDKs in both of
-//! theirs, each found out from its address alone.
+//! Real servers over HTTP: the everything server with both of its transports, and both Python SDKs with both of
+//! theirs, each detected from its address alone.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use crate::world::World;
 /// How long a server may take to listen on a loaded machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A server that listens; dropped, it ends.
+/// A listening server; stopped on drop.
 pub(crate) struct Listening {
     process: Child,
 }
@@ -50,7 +50,7 @@ fn free_port() -> u16 {
     free_ports(1)
 }
 
-/// The first of so many free ports in a row.
+/// The first of this many consecutive free ports.
 pub(crate) fn free_ports(count: u16) -> u16 {
     loop {
         let first = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -138,7 +138,7 @@ fn both_python_sdks_in_both_ways() {
             assert_eq!(result["content"][0]["text"], "3 steps", "{environment} {way}: {result}");
         }
     }
-    // The newer one was spoken to without a handshake, the older one with, and both over their streams of 2024.
+    // The newer one was used without a handshake, the older one with, and both also with the 2024 transport.
     let cache = world.home().join(".metamcp/cache/eras.json");
     let remembered = || fs::read_to_string(&cache).unwrap_or_default();
     let words = ["\"stateless\"", "\"initialize\"", "\"sse\""];

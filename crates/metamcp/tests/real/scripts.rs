@@ -1,4 +1,4 @@
-//! Code mode over real servers, as a model would write it, and what it saves against calling one by one.
+//! Code mode over real servers, as a model would write it, and its token savings compared with single calls.
 
 use std::fs;
 use std::path::Path;
@@ -58,7 +58,7 @@ fn a_large_listing_is_filtered_where_it_is() {
     assert_eq!(value, json!(names), "{result:#}");
 }
 
-/// What people copy first has to work.
+/// The README's example has to work.
 #[test]
 fn the_script_of_the_readme_works() {
     let world = with_logs();
@@ -136,7 +136,7 @@ fn one_failing_server_does_not_spoil_the_others() {
     assert_eq!(value, json!(["time: ok", "everything: ok", "broken: server_unavailable"]));
 }
 
-/// Three tasks, each done both ways; what passes through the model's context either way.
+/// Three tasks, each done both ways; measures what passes through the model's context.
 #[test]
 fn data_heavy_tasks_cost_a_fraction_of_the_tokens() {
     let world = with_logs();
@@ -210,6 +210,6 @@ fn data_heavy_tasks_cost_a_fraction_of_the_tokens() {
             calls.len()
         ));
     }
-    // `cargo xtask bench` puts it into its page.
+    // `cargo xtask bench` includes it in its page.
     fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join("code-tokens.md"), table).unwrap();
 }

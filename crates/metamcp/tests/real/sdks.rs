@@ -1,5 +1,5 @@
-//! Servers on every minor version of the official SDKs since 1.0: started, listed and called through one gateway that
-//! has met none of them.
+//! Servers on every minor version of the official SDKs since 1.0: started, listed and called through one gateway with
+//! an empty cache.
 
 use std::fs;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use crate::installed::{Installed, sources, text};
 /// Far beyond what a server here needs when all of them start on a loaded machine.
 const HUNG: Duration = Duration::from_mins(4);
 
-/// So many run at once: enough that those who wait for something do not hold up the others.
+/// Concurrent servers: enough that slow ones do not hold up the others.
 const POOL: usize = 6;
 
-/// Starts a gateway with these servers, and calls the tool of each, all at once.
+/// Starts a gateway with these servers, and calls the tool of each concurrently.
 fn call_each(servers: Vec<(String, Server)>) {
     assert!(servers.len() > 30, "{} servers are not every version", servers.len());
     let mut workspace = Workspace::new().unwrap();
-    // Whoever comes last waits for all the others.
+    // The last one waits for all the others.
     workspace.setting("pool", json!({"poolSize": POOL, "poolWaitTimeoutMs": 240_000}));
     let names: Vec<String> = servers.iter().map(|(name, _)| name.clone()).collect();
     for (name, server) in servers {
@@ -43,7 +43,7 @@ fn call_each(servers: Vec<(String, Server)>) {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
-/// The versions of the Python SDK that are installed, oldest first.
+/// The installed versions of the Python SDK, oldest first.
 fn python_versions(installed: &Installed) -> Vec<(u32, u32, String)> {
     let folders = fs::read_dir(installed.sdks("sdks-python")).unwrap();
     let mut versions: Vec<(u32, u32, String)> = folders
@@ -66,7 +66,8 @@ fn every_minor_version_of_the_python_sdk_is_understood() {
     for (major, minor, version) in python_versions(&installed) {
         let environment = if major == 1 { "python-v1" } else { "python" };
         let mut levels = Vec::new();
-        // The first two have nothing else, and those that go deaf are asked in both ways.
+        // The first two have only the low-level API, and those that stop responding to unknown methods are tested with
+        // both.
         if major == 1 && minor <= 9 {
             levels.push("low");
         }

@@ -1,4 +1,4 @@
-//! Every real server on its own: what we pinned starts, and answers in the era with `initialize`.
+//! Every real server on its own: the pinned version starts, and works in the era with `initialize`.
 
 use crate::peer::Peer;
 use crate::world::World;
@@ -49,7 +49,7 @@ fn fetch_starts() {
     check("fetch");
 }
 
-/// The tests above are all there are.
+/// No server of the manifest lacks a test.
 #[test]
 fn every_server_of_the_manifest_is_started() {
     let world = World::new();

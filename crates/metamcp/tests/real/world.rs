@@ -1,4 +1,4 @@
-//! A place of its own for each test: a home, files, a repository, and a config that names every server.
+//! A separate environment for each test: a home, files, a repository, and a config that names every server.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,16 +11,16 @@ use tempfile::TempDir;
 
 use crate::installed::{Installed, Start, text};
 
-/// How long a process may take to be gone on a loaded machine; how fast it really is, the benchmark says.
+/// How long a process may take to exit on a loaded machine; the benchmark measures the real time.
 const LINGERING: Duration = Duration::from_secs(10);
 
-/// Everything a test may touch lies under one temporary folder.
+/// Everything a test may touch is under one temporary folder.
 pub(crate) struct World {
     folder: TempDir,
     pub(crate) installed: Installed,
 }
 
-/// Which of two equal but separate copies of the stateful servers is meant.
+/// Which of two identical but separate copies of the stateful servers to use.
 #[derive(Clone, Copy)]
 pub(crate) enum Side {
     Direct,
@@ -48,7 +48,7 @@ impl World {
     }
 
     pub(crate) fn files(&self) -> PathBuf {
-        // The filesystem server answers with resolved paths.
+        // The filesystem server returns resolved paths.
         fs::canonicalize(self.path()).unwrap().join("files")
     }
 
@@ -56,7 +56,7 @@ impl World {
         fs::canonicalize(self.path()).unwrap().join("repository")
     }
 
-    /// A server as a client would start it without us.
+    /// A server as a client would start it without the gateway.
     pub(crate) fn direct(&self, name: &str) -> Start {
         self.server(name, Side::Direct)
     }
@@ -70,7 +70,7 @@ impl World {
         }
     }
 
-    /// A command with a bare environment: what it needs to find programs, and a home of our own.
+    /// A command with a clean environment: what it needs to find programs, and a temporary home.
     pub(crate) fn command(&self, start: &Start) -> Command {
         let mut command = Command::new(&start.command);
         command.args(&start.args).current_dir(self.path()).env_clear().envs(self.environment());
@@ -83,13 +83,13 @@ impl World {
         vec![("PATH".to_owned(), path), ("HOME".to_owned(), text(&self.home()))]
     }
 
-    /// Waits until every process of this world is gone, and names those that stay.
+    /// Waits until every process of this world has exited, and names those that have not.
     pub(crate) fn nothing_is_left(&self) {
         let gone = eventually(LINGERING, || self.processes().is_empty());
         assert!(gone, "still running: {:#?}", self.processes());
     }
 
-    /// The processes that still have this world's home in their environment; told by Linux only.
+    /// The processes that still have this world's home in their environment; Linux only.
     fn processes(&self) -> Vec<String> {
         let home = format!("HOME={}", text(&self.home()));
         let mut found = Vec::new();

@@ -1,5 +1,5 @@
-//! An authorization server and a server of the test's own on one site, strict about everything that may go wrong, and the
-//! person who logs in there.
+//! An authorization server and an MCP server on one site, strict about everything that may go wrong, and the person
+//! who logs in there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
@@ -16,34 +16,34 @@ use serde_json::{Value, json};
 
 use crate::world::command;
 
-/// What the authorization server does otherwise than it should, or asks for.
+/// Misbehaviour and requirements of the authorization server.
 #[derive(Clone, Default)]
 pub(crate) struct AuthBehaviour {
-    /// Seconds that tokens live, as it says; it never ends them by itself.
+    /// The token lifetime it reports, in seconds; it never expires them by itself.
     pub(crate) lifetime: Option<u64>,
-    /// Registers nobody.
+    /// Offers no client registration.
     pub(crate) closed: bool,
-    /// Says that somebody else let the person in.
+    /// Returns the wrong issuer (mix-up attack).
     pub(crate) wrong_issuer: bool,
-    /// The scope that calls need.
+    /// The scope that calls require.
     pub(crate) needs: Option<&'static str>,
-    /// Has it never been enough.
+    /// Reports an insufficient scope even if the token has it.
     pub(crate) stingy: bool,
-    /// Takes no token, however good.
+    /// Accepts no token, however valid.
     pub(crate) blind: bool,
-    /// Registers nobody who names rights, gives out a secret and wants it in the form, says how long tokens live in quotes
-    /// and not of what kind they are.
+    /// Refuses registrations that name scopes, issues a client secret and requires it in the form, returns the token
+    /// lifetime as a string and omits the token type.
     pub(crate) odd: bool,
 }
 
 #[derive(Default)]
 pub(crate) struct AuthRecords {
-    /// Good access tokens, with their scopes.
+    /// Valid access tokens, with their scopes.
     pub(crate) good: BTreeMap<String, String>,
-    /// The one good refresh token of each family, and its scopes.
+    /// The one valid refresh token of each family, and its scopes.
     pub(crate) refresh: BTreeMap<String, String>,
     pub(crate) used: BTreeSet<String>,
-    /// Challenges and scopes of codes that were given out.
+    /// Challenges and scopes of issued authorization codes.
     pub(crate) codes: BTreeMap<String, (String, String)>,
     pub(crate) reused: usize,
     pub(crate) refreshes: usize,
@@ -51,7 +51,7 @@ pub(crate) struct AuthRecords {
     pub(crate) authorizations: Vec<ReceivedRequest>,
 }
 
-/// Both servers on one site: `/mcp` is the resource, the rest lets people in.
+/// Both servers on one site: `/mcp` is the resource, the rest is the authorization server.
 pub(crate) struct AuthServer {
     pub(crate) site: Site,
     pub(crate) honest: Arc<HonestServer>,
@@ -75,7 +75,7 @@ impl AuthServer {
         AuthServer { site, honest, records }
     }
 
-    /// Ends every access token, as time does.
+    /// Expires every access token.
     pub(crate) fn expire(&self) {
         self.records.lock().unwrap().good.clear();
     }
@@ -182,7 +182,7 @@ fn answer(
                     let shown = field("refresh_token");
                     let Some(scopes) = records.refresh.remove(&shown) else {
                         if records.used.contains(&shown) {
-                            // Strict rotation: one used twice ends the whole family.
+                            // Strict rotation: reusing a refresh token revokes the whole family.
                             records.reused += 1;
                             records.refresh.clear();
                             records.good.clear();
@@ -224,7 +224,7 @@ fn proof(verifier: &str) -> String {
     URL_SAFE_NO_PAD.encode(digest)
 }
 
-/// What a browser does: goes there, and where it is sent.
+/// Acts as a browser: opens the address and follows redirects.
 pub(crate) fn browse(address: &str) -> u16 {
     let mut address = address.to_owned();
     for _ in 0..5 {
@@ -262,12 +262,12 @@ pub(crate) fn auth(workspace: &Workspace, arguments: &[&str]) -> Command {
     command
 }
 
-/// Logs in by the command, as a person does.
+/// Logs in with the command, as a person does.
 pub(crate) fn log_in(workspace: &Workspace) {
     log_in_as(workspace, |_| {});
 }
 
-/// The same in surroundings of its own.
+/// The same with a modified command, such as another environment.
 pub(crate) fn log_in_as(workspace: &Workspace, change: impl FnOnce(&mut Command)) {
     let mut command = auth(workspace, &["login", "far", "--no-browser", "--json"]);
     change(&mut command);

@@ -1,4 +1,4 @@
-//! Remote servers that mean harm, or are merely broken, item by item with their verdicts, alone and in a crowd.
+//! Remote servers that are hostile, or merely broken, each with its expected outcome, with one call and with many.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,19 +13,19 @@ use serde_json::{Value, json};
 
 use crate::world::{Gateway, HUNG, Remote};
 
-/// What one call comes to.
+/// The expected outcome of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExpectedOutcome {
-    /// Its answer, after one execution.
+    /// Success, after one execution.
     Success,
-    /// This code; the tool was executed so often.
+    /// This error code; the tool was executed this often.
     Fails(&'static str, usize),
 }
 
 /// One misbehaviour.
 struct Hazard {
     name: &'static str,
-    /// True if it answered itself.
+    /// Returns true if it responded itself.
     respond: fn(&HonestServer, &ReceivedRequest, &mut Exchange<'_>) -> io::Result<bool>,
     expected_outcome: ExpectedOutcome,
 }
@@ -203,7 +203,7 @@ fn gateway(url: &str, neighbour: &str) -> Gateway {
     workspace.entry("far", json!({ "url": url, "timeoutMs": 3000 }));
     workspace.entry("well", json!({ "url": neighbour }));
     workspace.setting("limits", json!({ "maxLineBytes": 1_048_576 }));
-    // What is looked at is what each call comes to, which the breaker would spare most of a crowd.
+    // The test checks each call's outcome, and the circuit breaker would reject most of many.
     workspace.setting("pool", json!({ "failureThreshold": 1000 }));
     Gateway::start(workspace)
 }
@@ -258,7 +258,8 @@ fn every_hazard_in_a_crowd() {
         }
         match hazard.expected_outcome {
             ExpectedOutcome::Success => {
-                // A race: a session that each call ends is renewed once for each, and who loses it twice is told so.
+                // A race: a session that each call ends is renewed once per call, and a call that loses it twice gets
+                // an error.
                 assert!(
                     outcomes.keys().all(|code| code == "fine" || code == "execution_failed"),
                     "{told:?} {outcomes:?}"
@@ -309,7 +310,7 @@ fn retry_after_is_honoured_without_opening_the_breaker() {
 
 #[test]
 fn a_pause_may_be_named_by_its_end() {
-    // The first moment of a year that nobody here will see; then ends that say nothing, so that we choose the pause.
+    // A date far in the future; then invalid dates, for which the gateway chooses the backoff.
     for (end, is_told) in [
         ("Fri, 01 Jan 2100 00:00:00 GMT", true),
         ("Friday, 01-Jan-99 00:00:00 GMT", false),
@@ -350,7 +351,8 @@ fn a_server_that_is_not_there_is_offline_and_comes_back_unnoticed() {
     drop(remote);
     let mut error = gateway.refusal("echo", &json!({"text": "x"}));
     if error.code == "outcome_unknown" {
-        // The connection that was kept broke only when the call was on it: nobody can know. The next one knows.
+        // The pooled connection broke only with the call on it: the outcome is unknown. The next call gets the right
+        // error.
         error = gateway.refusal("echo", &json!({"text": "x"}));
     }
     assert_eq!(error.code, "server_unavailable", "{}", error.whole);
@@ -454,7 +456,7 @@ fn a_call_is_never_sent_on_to_where_its_server_says() {
 
 #[test]
 fn a_server_that_moved_is_found_before_it_is_called() {
-    // As frameworks do who want a slash at the end, and as sites do who moved.
+    // As frameworks do that want a trailing slash, and as sites do that moved.
     let new = Remote::honest(RemoteTransport::NoSessions, false);
     for there in ["/mcp/".to_owned(), new.site.url("/mcp")] {
         for status in [301, 302, 307, 308] {
@@ -527,7 +529,7 @@ fn a_server_that_wants_fewer_calls_gets_fewer() {
     );
     let (first, made) = refused("busy");
     assert_eq!((first.code.as_str(), made), ("outcome_unknown", 1));
-    // Without a wish the pause begins with a second, so the first is measured alone.
+    // Without `Retry-After` the backoff starts at one second, so only the first is checked.
     let gateway = Gateway::to(&remote.site.url("/mcp"));
     let first = gateway.refusal("echo", &json!({ "text": "x" }));
     assert!(first.whole["retry_after_ms"].as_u64().is_some_and(|left| left > 0), "{}", first.whole);

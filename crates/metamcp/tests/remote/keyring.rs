@@ -1,4 +1,4 @@
-//! The key to tokens in the keyring of the system, which is a program of the test's own here.
+//! The encryption key of tokens in the system keyring, which is a program of the test here.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::auth_server::{AuthBehaviour, AuthServer, auth, log_in_as, workspace};
 use crate::world::Gateway;
 
-/// A keyring that remembers one secret in a file, and everything it was asked in another.
+/// A keyring that stores one secret in a file, and records all requests in another.
 struct Keyring {
     folder: PathBuf,
 }
@@ -31,7 +31,7 @@ impl Keyring {
         Keyring { folder }
     }
 
-    /// The environment of somebody who has it.
+    /// Adds the keyring to the environment of a command.
     fn with(&self, command: &mut Command) {
         let path = format!("{}:{}", self.folder.display(), std::env::var("PATH").unwrap());
         command.env("PATH", path).env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere");
@@ -65,7 +65,7 @@ fn where_there_is_a_keyring_the_key_is_nowhere_else() {
     assert_eq!(auth_server.refreshes(), 1);
     let workspace = gateway.workspace_after_end();
 
-    // Somebody with the files alone has nothing.
+    // The files alone are useless.
     let gateway = Gateway::start(workspace);
     let error = gateway.refusal("echo", &json!({"text": "x"}));
     assert_eq!(error.code, "auth_required", "{}", error.whole);
@@ -79,7 +79,7 @@ fn a_key_in_a_file_is_moved_where_that_is_wanted() {
     log_in_as(&workspace, |_| {});
     assert!(key_file(&workspace).exists());
     let keyring = Keyring::install(&workspace);
-    // Without being told to, nothing is moved.
+    // Nothing is migrated without a request.
     let gateway = Gateway::start_as(workspace, |command| keyring.with(command));
     gateway.echo("x");
     assert_eq!(keyring.secret(), None);
@@ -104,7 +104,7 @@ fn a_keyring_that_is_wanted_and_does_not_work_is_said() {
     let workspace = workspace(&auth_server, &json!({}));
     let keyring = Keyring::install(&workspace);
     fs::write(keyring.folder.join("secret-tool"), "#!/bin/sh\nexit 1\n").unwrap();
-    // Where it is not insisted on, the file does.
+    // Where the keyring is not required, the key file is used.
     log_in_as(&workspace, |command| keyring.with(command));
     assert!(key_file(&workspace).exists());
     let mut command = auth(&workspace, &["status", "far"]);

@@ -1,4 +1,4 @@
-//! Logins: who is asked, what is believed, what is renewed, and what strangers cannot do.
+//! Logins: who is prompted, what is trusted, what is refreshed, and what attackers cannot do.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -31,11 +31,11 @@ fn a_server_that_wants_a_login_says_where_and_works_after_it() {
         addresses.insert(error.whole["details"]["url"].as_str().unwrap().to_owned());
     }
     assert_eq!(addresses.len(), 1, "one visit is waited for: {addresses:?}");
-    // It blocks nobody.
+    // It blocks no other server.
     let answer = gateway.mcp_call_now("well", "echo", &json!({"text": "x"}), HUNG).unwrap();
     assert_eq!(CallOutcome::of(&answer.value), CallOutcome::Success);
     let address = addresses.pop_first().unwrap();
-    // Neither visitors who say nothing nor forged visits change anything.
+    // Neither silent connections to the callback nor forged callbacks change anything.
     let callback = address.split("redirect_uri=").nth(1).unwrap().split('&').next().unwrap();
     let callback = callback.replace("%3A", ":").replace("%2F", "/");
     let place = callback.trim_start_matches("http://").split('/').next().unwrap().to_owned();
@@ -46,7 +46,7 @@ fn a_server_that_wants_a_login_says_where_and_works_after_it() {
     assert_eq!(browse(&address), 200);
     let fine = || gateway.call("echo", &json!({"text": "x"})) == CallOutcome::Success;
     assert!(eventually(HUNG, fine), "{}", gateway.stderr());
-    // A server that repeats its token does not show it to the model.
+    // A server that repeats its token does not leak it to the model.
     let token = auth_server.records.lock().unwrap().good.keys().next().unwrap().clone();
     let echo = gateway.mcp_call_now("far", "echo", &json!({"text": format!("<{token}>")}), HUNG);
     assert_eq!(echo.unwrap().text(), Some("<[secret access_token]>"));
@@ -81,7 +81,7 @@ fn the_command_logs_in_says_so_and_logs_out() {
         let output = auth(workspace, &["status", "far", "--json"]).output().unwrap();
         serde_json::from_slice(&output.stdout).unwrap()
     };
-    // The doctor sees the same, with the cure.
+    // Doctor reports the same, with the fix.
     let login = |workspace: &Workspace| -> Value {
         let output = command(workspace).args(["doctor", "--json"]).output().unwrap();
         let told: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -144,7 +144,7 @@ fn a_client_with_url_elicitation_is_asked_once() {
     gateway.echo("x");
     auth_server.records.lock().unwrap().refresh.clear();
     auth_server.expire();
-    // What is known of its tools leads the next call straight to the server.
+    // Its tools are cached, so the next call goes straight to the server.
     assert_eq!(gateway.refusal("echo", &json!({"text": "x"})).code, "auth_required");
     assert!(eventually(HUNG, || questions.lock().unwrap().len() == 2));
     gateway.end();
@@ -162,7 +162,7 @@ fn a_stateless_client_gets_input_required_and_retries() {
         gateway.stateless("tools/call", params, able, &json!({})).unwrap()
     };
     let answer = |call: u64| gateway.wait(call, HUNG).unwrap().value["result"].clone();
-    // The call with the answer to the one question in a result, and the address it is about.
+    // The retry with the response to the one input request in a result, and the URL of that request.
     let again = |asked: &Value, action: &str| {
         assert_eq!(asked["resultType"], "input_required", "{asked}");
         let (key, question) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
@@ -179,11 +179,11 @@ fn a_stateless_client_gets_input_required_and_retries() {
     assert_eq!(refused["structuredContent"]["code"], "auth_required", "{refused}");
     assert_eq!(refused["structuredContent"]["details"]["url"], address);
 
-    // One that cannot open addresses has it in its error.
+    // A client that cannot open URLs gets it in the error.
     let refused = answer(send(&params, &json!({"elicitation": {}})));
     assert_eq!(refused["structuredContent"]["details"]["url"], address, "{refused}");
 
-    // Who agrees is waited for, and the call is made when they are back.
+    // After consent the gateway waits for the login, and then makes the call.
     let (agreed, address) = again(&answer(send(&params, &able)), "accept");
     let call = send(&agreed, &able);
     assert_eq!(browse(&address), 200);

@@ -1,7 +1,7 @@
-//! The gateway as a process in front of remote servers: honest ones in every speech, hostile ones item by item, networks
-//! that fail, certificates that are wrong, and logins.
+//! The gateway as a process in front of remote servers: correct ones with every transport, hostile ones case by case,
+//! networks that fail, invalid certificates, and logins.
 //!
-//! Servers are real sockets on this machine, and what they count as executed is the truth.
+//! Servers are real sockets on this machine, and their execution counts are the ground truth.
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,

@@ -1,4 +1,4 @@
-//! Networks that fail between the gateway and an honest server: every call is answered once, and none runs twice.
+//! Networks that fail between the gateway and a correct server: every call is answered once, and none runs twice.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 
 use crate::world::{Gateway, HUNG, Remote};
 
-/// How many calls each network gets: a few by default, a thousand where time is no matter.
+/// How many calls each network gets: a few by default, a thousand in the full run.
 fn calls() -> usize {
     if std::env::var_os("METAMCP_FULL").is_some_and(|value| value == "1") { 1000 } else { 40 }
 }
 
-/// What became of many calls through a network, so many at once, and how often each ran.
+/// The outcomes of many calls through a network, with limited concurrency, and how often each ran.
 fn through(
     fault: Fault,
     transport: RemoteTransport,
@@ -33,7 +33,7 @@ fn through(
     let path = if transport == RemoteTransport::Sse { "sse" } else { "mcp" };
     let url = format!("http://{}/{path}", network.address());
     workspace.entry("far", json!({ "url": url, "timeoutMs": 2000 }));
-    // What fails here is the network, and it shall be tried to the end.
+    // The network is what fails here; the circuit breaker must not interfere.
     workspace.setting("pool", json!({ "failureThreshold": 1000 }));
     workspace.setting("timeouts", json!({ "connectTimeoutMs": 3000 }));
     let gateway = Gateway::start(workspace);
@@ -83,8 +83,8 @@ fn connection_resets_are_reported_as_such() {
         (200, RemoteTransport::Sse),
     ] {
         let outcomes = through(Fault::Reset(after), transport, true, 8);
-        // A race: every third connection is reset, and which one that is, a handshake's, a call's or that of a stream
-        // nobody needs, the order of their opening decides.
+        // A race: every third connection is reset, and the order of opening decides which one that is: a handshake's,
+        // a call's or that of an unneeded stream.
         let known = |code: &String| {
             ["fine", "outcome_unknown", "server_unavailable"].contains(&code.as_str())
         };
@@ -98,7 +98,7 @@ fn black_holes_and_slow_drips_end_with_their_deadline() {
     for fault in [Fault::BlackHole, Fault::SlowLoris(100)] {
         // Each batch takes as long as its deadline.
         let outcomes = through(fault, RemoteTransport::NoSessions, false, calls().min(250));
-        // Not even the handshake comes through, so nothing was sent.
+        // Not even the handshake gets through, so nothing was sent.
         assert_eq!(outcomes.keys().collect::<Vec<_>>(), ["server_unavailable"], "{fault:?}");
     }
 }
@@ -145,7 +145,7 @@ fn a_proxy_is_used_for_remote_hosts_but_not_for_local_ones() {
     gateway.end();
 }
 
-/// A connection that is cut off from its server when the rest of its time is: what is said on it then is heard by nobody.
+/// A connection that is reset when `cut` is set: what is sent on it then is lost.
 struct Mortal {
     socket: TcpStream,
     is_old: bool,
@@ -177,7 +177,7 @@ fn many_connections_that_died_together_cost_one_call() {
     const MANY: usize = 8;
     let cut = Arc::new(AtomicBool::new(false));
     let honest = Arc::new(HonestServer::new(RemoteTransport::NoSessions, false));
-    // As many at once as there are connections wanted.
+    // As many at once as connections are wanted.
     let together = Barrier::new(MANY);
     let (inner, is_cut) = (Arc::clone(&honest), Arc::clone(&cut));
     let answer = move |asked: &ReceivedRequest, exchange: &mut Exchange<'_>| {

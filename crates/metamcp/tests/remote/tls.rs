@@ -1,4 +1,4 @@
-//! TLS to remote servers: certificates that are wrong in every way, an authority of one's own, a certificate of ours.
+//! TLS to remote servers: certificates that are invalid in every way, a private CA, a client certificate.
 
 use std::fs;
 use std::io;
@@ -17,7 +17,7 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig, ServerConnection, Stream
 
 use crate::world::{Gateway, HUNG, Remote};
 
-/// An authority that nobody else knows.
+/// A private certificate authority.
 fn authority() -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -37,7 +37,7 @@ fn issued(
     (params.signed_by(&key, authority).unwrap(), key)
 }
 
-/// An honest server with this certificate; with `clients`, for those whose certificate that authority issued.
+/// A correct server with this certificate; with `clients`, it requires a client certificate of that authority.
 fn server(
     certificate: &(rcgen::Certificate, KeyPair),
     clients: Option<&CertifiedIssuer<'static, KeyPair>>,
@@ -46,7 +46,7 @@ fn server(
     served(certificate, clients, Arc::new(move |asked, exchange| honest.answer(asked, exchange)))
 }
 
-/// The same for a server that answers in its own way.
+/// The same for a server with its own answerer.
 fn served(
     certificate: &(rcgen::Certificate, KeyPair),
     clients: Option<&CertifiedIssuer<'static, KeyPair>>,
@@ -101,7 +101,7 @@ fn certificates_that_are_wrong_are_refused_for_their_own_reason() {
         let ca = write(&workspace, "ca.pem", &known.pem());
         let url = format!("https://{}/mcp", site.address());
         workspace.entry("far", json!({ "url": url, "tls": { "ca": ca } }));
-        // The breaker would have other words for those who come later.
+        // The circuit breaker would return another error to later calls.
         workspace.setting("pool", json!({ "failureThreshold": 1000 }));
         let gateway = Gateway::start(workspace);
         let error = gateway.refusal("echo", &json!({"text": "x"}));

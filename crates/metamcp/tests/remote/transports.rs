@@ -1,4 +1,4 @@
-//! Honest servers in every speech: found out, spoken to, kept, ended.
+//! Correct servers with every transport: detected, used, cached, closed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -77,7 +77,7 @@ fn a_session_id_is_sent_and_deleted_at_the_end() {
     let farewell: Vec<_> = request.iter().filter(|request| request.method == "DELETE").collect();
     assert_eq!(farewell.len(), 1);
     assert!(farewell.iter().all(mine));
-    // What follows `initialized` did not overtake it.
+    // Nothing overtook `initialized`.
     let order: Vec<String> =
         request.iter().map(metamcp_testkit::site::ReceivedRequest::rpc).collect();
     let place = |method: &str| order.iter().position(|known| known == method).unwrap();
@@ -90,7 +90,7 @@ fn a_restarted_server_is_not_noticed() {
     let gateway = Gateway::to(&remote.site.url("/mcp"));
     gateway.echo("before");
     remote.honest.forget();
-    // Many find out at once; one shakes hands for all.
+    // Many calls detect concurrently; one performs the handshake for all.
     let calls: Vec<u64> = (0..16)
         .map(|number| {
             gateway.mcp_call("far", "echo", &json!({"text": number.to_string()})).unwrap()
@@ -278,7 +278,7 @@ fn progress_comes_before_the_answer_and_a_cancelled_call_is_called_off() {
         let call = gateway.request("tools/call", &params).unwrap();
         gateway.wait(call, HUNG).unwrap();
         let mut steps = gateway.notifications("notifications/progress");
-        // That it began is told while the server is slow to say something itself.
+        // The gateway reports the start of a call if the server is slow to send progress itself.
         steps.retain(|step| step["message"] != "far:echo");
         assert_eq!(steps.len(), 20, "{transport:?} {}", gateway.stderr());
         let call = gateway.mcp_call("far", "echo", &json!({"text": "wait"})).unwrap();

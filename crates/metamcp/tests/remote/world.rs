@@ -1,4 +1,4 @@
-//! A gateway with a client in front of it and sites behind it.
+//! A gateway with a client in front of it and remote sites behind it.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -13,22 +13,22 @@ use metamcp_testkit::site::{Exchange, HonestServer, ReceivedRequest, Site};
 use metamcp_testkit::{CallOutcome, Client, Workspace};
 use serde_json::{Value, json};
 
-/// Whatever takes this long hangs.
+/// A longer wait means a hang.
 pub(crate) const HUNG: Duration = Duration::from_mins(1);
 
-/// An honest server, and the site it answers on.
+/// A correct server, and the site it answers on.
 pub(crate) struct Remote {
     pub(crate) honest: Arc<HonestServer>,
     pub(crate) site: Site,
 }
 
 impl Remote {
-    /// One without faults.
+    /// A server without faults.
     pub(crate) fn honest(transport: RemoteTransport, streams: bool) -> Remote {
         Remote::with(transport, streams, |_, _, _| Ok(false))
     }
 
-    /// One whose requests go to `first`, and on to the honest part where that says false.
+    /// A server whose requests go to `first`, and on to the correct implementation if that returns false.
     pub(crate) fn with(
         transport: RemoteTransport,
         streams: bool,
@@ -45,13 +45,13 @@ impl Remote {
         Remote { honest, site: site.unwrap() }
     }
 
-    /// How many requests with this JSON-RPC method came.
+    /// How many requests with this JSON-RPC method arrived.
     pub(crate) fn count(&self, method: &str) -> usize {
         self.site.requests().iter().filter(|request| request.rpc() == method).count()
     }
 }
 
-/// A gateway and its client, which has shaken hands.
+/// A gateway and its client, after the handshake.
 pub(crate) struct Gateway {
     client: Client,
     pub(crate) workspace: Workspace,
@@ -71,7 +71,7 @@ impl Gateway {
         Gateway::of(&json!({ "url": url }))
     }
 
-    /// In front of one server called `far` with this entry.
+    /// In front of one server called `far` with this config entry.
     pub(crate) fn of(entry: &Value) -> Gateway {
         let mut workspace = Workspace::new().unwrap();
         workspace.entry("far", entry.clone());
@@ -90,7 +90,7 @@ impl Gateway {
         Gateway { client, workspace }
     }
 
-    /// For a client with these capabilities, which answers questions so.
+    /// For a client with these capabilities, which answers server requests.
     pub(crate) fn start_answering(
         workspace: Workspace,
         capabilities: &Value,
@@ -106,13 +106,13 @@ impl Gateway {
         CallOutcome::of(&self.mcp_call_now("far", tool, arguments, HUNG).unwrap().value)
     }
 
-    /// Calls `echo` and expects its words back.
+    /// Calls `echo` and expects the same text back.
     pub(crate) fn echo(&self, text: &str) {
         let answer = self.mcp_call_now("far", "echo", &json!({ "text": text }), HUNG).unwrap();
         assert_eq!(answer.value["result"]["content"][0]["text"], text, "{}", answer.value);
     }
 
-    /// Calls a tool and expects the gateway to refuse it or to say that it failed.
+    /// Calls a tool and expects the gateway to return an error.
     pub(crate) fn refusal(&self, tool: &str, arguments: &Value) -> ErrorObject {
         match self.call(tool, arguments) {
             CallOutcome::GatewayError(error) => error,
@@ -120,12 +120,12 @@ impl Gateway {
         }
     }
 
-    /// Ends as a client does; it must end well and have broken no rule.
+    /// Disconnects as a client does; the gateway must exit cleanly and have kept to the protocol.
     pub(crate) fn end(self) {
         drop(self.workspace_after_end());
     }
 
-    /// The same, for a test that starts another in the same home.
+    /// The same, for a test that starts another gateway in the same home.
     pub(crate) fn workspace_after_end(mut self) -> Workspace {
         self.client.close_input();
         let status = self.client.wait_exit(HUNG).unwrap();

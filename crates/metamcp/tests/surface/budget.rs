@@ -1,4 +1,4 @@
-//! What the model sees at first stays small and does not change under it.
+//! The initial tool list of the model stays small and does not change during a session.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use metamcp_testkit::{Client, Workspace, echo_server};
 use serde_json::{Value, json};
 
-/// Past this something hangs.
+/// A longer wait means a hang.
 const HUNG: Duration = Duration::from_mins(1);
 
-/// The budget of all four tools together.
+/// The token budget of all four tools together.
 const BUDGET: usize = 700;
 
 #[test]
@@ -32,7 +32,7 @@ fn the_list_of_tools_is_within_its_budget_and_byte_identical() {
         for _ in 0..2 {
             lists.push(list());
         }
-        // What is learnt of servers meanwhile must not show.
+        // What is cached about servers meanwhile must not show.
         client.mcp_call_now("server-3", "echo", &json!({"text": "hi"}), HUNG).unwrap();
         lists.push(list());
     }

@@ -1,4 +1,4 @@
-//! Chains: what goes from step to step, where they stop, and their progress.
+//! Chains: what is passed from step to step, where they stop, and their progress.
 
 use metamcp_testkit::eventually;
 use nix::sys::signal::Signal;
@@ -67,7 +67,7 @@ fn the_previous_result_goes_into_the_arguments() {
     );
     // The tool does not know `previous`, and its schema does not forbid it.
     assert_eq!((&answer["error"], &answer["final"]), (&Value::Null, &json!("x")), "{answer:#}");
-    // What it was called with is seen by the shape that is remembered of it.
+    // The recorded shape of its arguments shows what it was called with.
     let examples = gateway.full("list_tool_examples", &json!({"tool_id": "one:echo"}));
     let used = examples["examples"].as_array().unwrap().last().unwrap();
     assert_eq!(used["args"], json!({"text": "<string>", "previous": "<array>"}), "{examples:#}");
@@ -104,7 +104,7 @@ fn time_that_runs_out_in_the_middle_of_a_step_says_so_and_keeps_what_was_done() 
         (&answer["results"][0]["structured"], &answer["final"]),
         (&json!("kept"), &json!("kept"))
     );
-    // The server was told that nobody waits, and is free for the next.
+    // The server was notified of the cancellation, and is free for the next call.
     chain(&gateway, &json!([{"tool_id": "one:echo", "args": {"text": "after"}}]));
 }
 

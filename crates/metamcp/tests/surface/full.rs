@@ -1,4 +1,4 @@
-//! Every tool of the full surface, with good and with bad input.
+//! Every tool of the full surface, with valid and with invalid input.
 
 use metamcp_testkit::{Workspace, chaos_server, echo_server};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ pub(crate) fn two_servers() -> Workspace {
 
 fn gateway() -> Gateway {
     let gateway = Gateway::start(two_servers(), &["--surface", "full"]);
-    // Both are known from here on, so that no answer depends on who starts first.
+    // Both are listed from here on, so that no result depends on which one starts first.
     for id in ["one:echo", "two:echo"] {
         gateway.full("run_tool", &json!({"tool_id": id, "args": {"text": "hi"}}));
     }
@@ -40,7 +40,7 @@ fn each_surface_lists_its_tools_and_accepts_those_of_both() {
         let full = metamcp_surface::full_surface::NAMES;
         let expected: Vec<&str> = match surface {
             "compact" => compact.to_vec(),
-            // The one tool of the first vocabulary that has no other name in the second.
+            // The one tool of the compact surface that has no counterpart in the full one.
             "full" => full.iter().copied().chain(["mcp_provision"]).collect(),
             _ => compact.iter().chain(&full).copied().collect(),
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use metamcp_testkit::{Answer, Client, Workspace};
 use serde_json::{Value, json};
 
-/// Past this something hangs.
+/// A longer wait means a hang.
 pub(crate) const HUNG: Duration = Duration::from_mins(1);
 
 pub(crate) struct Gateway {
@@ -28,7 +28,7 @@ impl Gateway {
         self.client.wait(id, HUNG).unwrap()
     }
 
-    /// The structured answer of a tool of the full vocabulary, checked against what was published for it.
+    /// The structured result of a tool of the full surface, validated against its published output schema.
     pub(crate) fn full(&self, tool: &str, arguments: &Value) -> Value {
         let answer = self.call(tool, arguments);
         let result = &answer.value["result"];
@@ -48,14 +48,14 @@ impl Gateway {
         structured
     }
 
-    /// What is published about a tool.
+    /// The published definition of a tool.
     pub(crate) fn tool(&self, name: &str) -> Value {
         let list = self.client.ask("tools/list", &json!({}), HUNG).unwrap();
         let tools = list.value["result"]["tools"].as_array().unwrap().clone();
         tools.into_iter().find(|tool| tool["name"] == name).unwrap_or_default()
     }
 
-    /// Asks and answers, one after the other, as they read: what changes from run to run is left out.
+    /// Requests and responses in order, as readable text, without what varies from run to run.
     pub(crate) fn transcript(&self, asked: &[(&str, Value)]) -> String {
         let mut page = String::new();
         for (tool, arguments) in asked {
@@ -78,7 +78,7 @@ impl Gateway {
     }
 }
 
-/// Times, handles and cursors differ from run to run.
+/// Replaces times, handles and cursors, which differ from run to run.
 fn steady(mut value: Value) -> Value {
     match &mut value {
         Value::Object(map) => {

@@ -50,7 +50,7 @@ fn a_long_result_is_shown_in_part_and_read_to_the_last_byte() {
     let pointed =
         read(&gateway, "query", &json!({"id": id, "pointer": "/content/0/type", "whole": true}));
     assert_eq!(text(&pointed), "text");
-    // A script gets all of it, by the handle and by a call of its own.
+    // A script gets all of it, by its handle and by a call of its own.
     let code = format!(
         "const kept = await results.get({id:?}); const again = await one.big({{ bytes: {LONG} }}); return [kept.length, again.length]"
     );
@@ -93,7 +93,8 @@ fn the_full_surface_stores_long_values_too() {
         part["structured"],
         format!("xxx\n[characters {} to {LONG} of {LONG}; this is the end]", LONG - 3)
     );
-    // Each value alone is short enough, all together are not: the last are kept, and the next step gets all of it.
+    // Each value alone is short enough, all together are not: the last ones are stored, and the next step gets the
+    // full value.
     let step = json!({"tool_id": "one:big", "args": {"bytes": 100_000}});
     let chain = gateway.full(
         "run_chain",

@@ -1,4 +1,4 @@
-//! What a model sees: the lists, the results of every tool of both surfaces, and what it must never see.
+//! What a model sees: the tool lists, the results of every tool of both surfaces, and what it must never see.
 #![expect(
     clippy::unwrap_used,
     reason = "all of this is tests, which clippy cannot see outside test functions"

@@ -1,4 +1,4 @@
-//! Paging while tools come and go: a page either belongs to the list that was begun, or is refused.
+//! Pagination while tools come and go: a page belongs to the list that was begun, or is refused.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ fn ids(page: &Value) -> Vec<String> {
     tools.map(|tool| tool["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// All ids, page by page, and every cursor on the way.
+/// All ids, page by page, and every cursor.
 fn walk(gateway: &Gateway, tool: &str, filter: &Value, limit: usize) -> (Vec<String>, Vec<String>) {
     let (mut all, mut cursors) = (Vec::new(), Vec::new());
     let mut arguments = filter.clone();
@@ -76,7 +76,7 @@ fn a_cursor_is_valid_only_for_its_own_query_and_list() {
     let mut forged = cursor.clone();
     forged.replace_range(3..4, if &cursor[3..4] == "A" { "B" } else { "A" });
     refused("list_tools", json!({ "cursor": forged }));
-    // One more tool, and the list that was begun is no more.
+    // After one more tool, cursors of the old list are invalid.
     for round in 1..=2 {
         let (before, cursors) = walk(&gateway, "list_tools", &json!({}), 9);
         gateway.client.mcp_call_now("one", "grow", &json!({}), HUNG).unwrap();

@@ -1,5 +1,5 @@
-//! Progress under a client's token: begin and end where a server says nothing, its own words where it does, and the calls
-//! of a script as steps.
+//! Progress under a client's token: begin and end where a server sends none, its own notifications where it does, and
+//! the calls of a script as steps.
 
 use metamcp_testkit::eventually;
 use serde_json::{Value, json};
@@ -16,14 +16,14 @@ fn gateway() -> Gateway {
     gateway
 }
 
-/// Calls with a token; what was told of it, all of it before the answer.
+/// Calls with a progress token; returns its notifications, all of which must precede the response.
 fn told(gateway: &Gateway, name: &str, arguments: &Value, token: &str) -> Vec<Value> {
     let (told, answer) = asked(gateway, name, arguments, token);
     assert_ne!(answer["result"]["isError"], true, "{answer}");
     told
 }
 
-/// The same of a call that fails.
+/// The same for a call that fails.
 fn told_of_failure(gateway: &Gateway, name: &str, arguments: &Value, token: &str) -> Vec<Value> {
     let (told, answer) = asked(gateway, name, arguments, token);
     assert_eq!(answer["result"]["isError"], true, "{answer}");
@@ -79,7 +79,7 @@ fn a_server_that_tells_its_own_is_not_talked_over() {
         ("run_tool", json!({"tool_id": "one:progress", "args": {"count": 3}})),
     ] {
         let mut told = told(&gateway, name, &arguments, name);
-        // On a slow machine it may have been silent for so long that its begin was told.
+        // On a slow machine it may have been silent for so long that its begin was reported.
         told.retain(|one| one["message"] != "one:progress");
         assert_eq!(values(&told), [1.0, 2.0, 3.0], "{name}: {told:?}");
         assert!(told.iter().all(|one| one["total"] == 3), "{told:?}");
@@ -107,13 +107,13 @@ fn a_scripts_own_progress_is_forwarded_with_its_numbers() {
         |code: &str, token: &str| told(&gateway, "mcp_execute", &json!({"code": code}), token);
     let code = "progress(0.25, 'a quarter'); await one.echo({text: 'a'}); progress(0.75); return 1";
     let mut told = tell(code, "own");
-    // On a slow machine it may have been silent for so long that its begin was told.
+    // On a slow machine it may have been silent for so long that its begin was reported.
     told.retain(|one| one["message"] != "the script began");
     assert_eq!(messages(&told), ["a quarter", "call 1: one:echo", ""], "{told:?}");
     let values_told = values(&told);
     assert!(values_told[0] == 0.25 && values_told[2] == 0.75, "{told:?}");
     assert!(values_told[1] > 0.25 && values_told[1] < 0.75, "{told:?}");
-    // After calls its numbers go on from where those led.
+    // After calls, its own numbers continue from theirs.
     let code = "await one.echo({text: 'a'}); progress(1, 2, 'half'); progress(2, 2); return 1";
     let told = tell(code, "late");
     assert_eq!(messages(&told), ["the script began", "call 1: one:echo", "half", ""], "{told:?}");
@@ -121,7 +121,7 @@ fn a_scripts_own_progress_is_forwarded_with_its_numbers() {
     assert_eq!((&told[2]["total"], &told[3]["total"]), (&json!(3.0), &json!(3.0)));
 }
 
-/// What only looks as if it told its progress has begin and end like any other.
+/// A script that only seems to report progress gets begin and end like any other.
 #[test]
 fn a_tool_or_a_comment_of_that_name_is_no_progress_of_the_script() {
     let gateway = gateway();
@@ -143,7 +143,7 @@ fn a_tool_or_a_comment_of_that_name_is_no_progress_of_the_script() {
 fn what_fails_has_begin_and_end_too() {
     let gateway = gateway();
     for (name, arguments) in [
-        // Refused before it was made, and failed at the server.
+        // Rejected before it was sent, and failed at the server.
         ("mcp_call", json!({"tool": "one:echo", "args": {"text": 7}})),
         ("run_tool", json!({"tool_id": "one:echo", "args": {"text": 7}})),
         ("mcp_call", json!({"tool": "one:fail", "args": {}})),
@@ -183,7 +183,7 @@ fn what_was_called_off_has_no_end() {
     };
     assert!(eventually(HUNG, || of_it().len() == 1), "its begin is told");
     gateway.client.notify("notifications/cancelled", &json!({"requestId": id})).unwrap();
-    // What comes after it is answered after whatever would have been told of it.
+    // Any further notification of it would have arrived before the response to this later call.
     let echo = json!({"tool": "one:echo", "args": {"text": "after"}});
     told(&gateway, "mcp_call", &echo, "after");
     assert_eq!(values(&of_it()), [0.0]);

@@ -1,5 +1,5 @@
-//! One call, one record: whichever way a call takes and however it ends, the log at `debug` has one line for it, with who
-//! made it.
+//! One call, one record: whichever path a call takes and however it ends, the log at `debug` has one line for it, with
+//! its caller.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn in_short(line: &str) -> String {
 }
 
 fn expect_records(gateway: &Gateway, expected: &[&str]) {
-    // The line is written by a thread of its own.
+    // A separate thread writes the line.
     eventually(Duration::from_secs(20), || records(gateway).len() >= expected.len());
     assert_eq!(records(gateway), expected);
 }

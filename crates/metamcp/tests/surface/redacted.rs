@@ -114,7 +114,7 @@ fn no_error_path_leaks_one() {
     }
 }
 
-/// What a server says of itself and its tools is on a screen, in a pipe and on the disk without them.
+/// A server's description and tools are redacted on a screen, in a pipe and on disk.
 #[test]
 fn neither_commands_print_one_nor_caches_keep_one() {
     for manner in ["showing:one", "telling:one"] {
@@ -154,7 +154,7 @@ fn neither_commands_print_one_nor_caches_keep_one() {
     }
 }
 
-/// All files below a folder as one text.
+/// All files under a folder as one text.
 fn kept_in(folder: &Path) -> String {
     let mut kept = String::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten() {
@@ -177,7 +177,7 @@ fn a_script_sees_what_the_model_would_see_and_can_pass_it_on() {
         structured["value"].clone()
     };
     let secret = "(await one.env({})).environment.SERVICE_PASSWORD";
-    // Spelt otherwise it would leave unnoticed.
+    // Encoded differently, it would leave unnoticed.
     for (code, expected) in [
         (format!("return atob(btoa({secret}))"), "[secret SERVICE_PASSWORD]"),
         (format!("return [...{secret}].reverse().join('')"), "]DROWSSAP_ECIVRES terces["),

@@ -26,14 +26,14 @@ fn workspace() -> Workspace {
 
 fn scoped() -> Gateway {
     let gateway = Gateway::start(workspace(), &["--surface", "both", "--toolset", "docs"]);
-    // What is inside is known from here on, so that nothing depends on who starts how fast.
+    // The allowed servers are listed from here on, so that nothing depends on how fast they start.
     for server in ["one", "two"] {
         gateway.client.mcp_call_now(server, "echo", &json!({"text": "known now"}), HUNG).unwrap();
     }
     gateway
 }
 
-/// The outside was neither named nor started.
+/// Nothing outside was named or started.
 fn nothing_leaked(gateway: &Gateway) {
     let lines = gateway.client.lines();
     let all: String =
@@ -194,7 +194,7 @@ fn a_toolset_that_is_not_there_is_no_toolset_at_all() {
     assert!(said.contains("there is no toolset \"doc\"; there are docs, all"), "{said}");
 }
 
-/// A rule about tools opens tools: not what the same server has beside them.
+/// A rule about tools grants tools only: not the server's resources and prompts.
 #[test]
 fn by_what_servers_have_beside_tools() {
     let toolsets = json!({
@@ -265,7 +265,7 @@ fn by_what_servers_have_beside_tools() {
                         ));
                     }
                 }
-                // What only the server itself says: its list, its text, its completions.
+                // What only the server itself returns: its list, its text, its completions.
                 let says = |name: &str| {
                     told.contains(&format!("{name} says hello"))
                         || told.contains(&format!("{name} asks greet"))

@@ -1,4 +1,4 @@
-//! Answers that are not what was asked for.
+//! Responses that do not match the request.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::chaos::message::{Call, notification_line, request_line, result_line};
 use crate::chaos::output::Piece;
 use crate::chaos::server_state::{ServerState, die};
 
-/// An id no gateway has given out yet.
+/// An id no gateway has allocated yet.
 const NEVER_GIVEN: u64 = 987_654_321;
 
-/// What a second or foreign answer says; it must not reach anyone who got a first one.
+/// The content of a second or foreign response; it must not reach a caller that already has its response.
 const FORGED: &str = r#"{"content":[{"type":"text","text":"forged"}]}"#;
 
 pub(in crate::chaos) fn invalid_utf8(server: &ServerState, _: u64, call: &Call, _: &str) -> Next {
@@ -115,7 +115,7 @@ pub(in crate::chaos) fn cancel_unknown(server: &ServerState, _: u64, _: &Call, _
     Next::Honest
 }
 
-/// The id most likely given to another call: the next one.
+/// The id most likely allocated to another call: the next one.
 fn neighbour(id: &str) -> String {
     match id.parse::<u64>() {
         Ok(number) => (number + 1).to_string(),

@@ -1,4 +1,4 @@
-//! The tool has run, and then the answer goes wrong.
+//! The tool has run, and then the response goes wrong.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(in crate::chaos) fn reply_late(
 ) -> Next {
     let (server, call) = (Arc::clone(server), call.clone());
     thread::spawn(move || {
-        // Deaf to cancellation: answering a cancelled request is part of the misbehaviour.
+        // Ignores cancellation: responding to a cancelled request is part of the hazard.
         thread::sleep(Duration::from_millis(milliseconds));
         honest::perform(&server, call);
     });
@@ -51,7 +51,7 @@ pub(in crate::chaos) fn close_stdout(_: &Arc<ServerState>, _: u64, _: &Call) -> 
     if closed.is_err() {
         die(4);
     }
-    // The honest answer would go to /dev/null; reading on keeps the process alive.
+    // The correct response would go to /dev/null; reading on keeps the process alive.
     Next::Done
 }
 

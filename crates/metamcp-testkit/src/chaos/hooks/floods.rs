@@ -1,4 +1,4 @@
-//! Too much of something, once per process and never without end.
+//! Too much of something, once per process and always bounded.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::chaos::honest;
 use crate::chaos::message::{Call, notification_line, request_line};
 use crate::chaos::server_state::{ServerState, die};
 
-/// One pipe's worth per write.
+/// One pipe buffer per write.
 const CHUNK: usize = 64 * 1024;
 
 pub(in crate::chaos) fn endless_line(server: &Arc<ServerState>, bytes: u64, _: &Call) -> Next {
@@ -96,7 +96,7 @@ pub(in crate::chaos) fn pings(server: &Arc<ServerState>, count: u64, call: &Call
 pub(in crate::chaos) fn stderr(server: &Arc<ServerState>, bytes: u64, _: &Call) -> Next {
     if server.first("stderr-flood") {
         let mut line = vec![b'e'; CHUNK];
-        // Lines, not one endless line: a ring that keeps the last lines must keep the last of these.
+        // Many lines, not one endless line: a ring buffer of the stderr tail must retain the last of these.
         for end in (99..CHUNK).step_by(100) {
             line[end] = b'\n';
         }
@@ -114,7 +114,7 @@ pub(in crate::chaos) fn stderr(server: &Arc<ServerState>, bytes: u64, _: &Call) 
     Next::Honest
 }
 
-/// Floods while the main thread goes on reading, as servers with an event loop do, and answers afterwards.
+/// Floods while the main thread continues to read, as servers with an event loop do, and responds afterwards.
 fn from_a_thread(
     server: &Arc<ServerState>,
     hazard: &'static str,

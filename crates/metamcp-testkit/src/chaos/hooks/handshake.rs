@@ -1,4 +1,4 @@
-//! What goes wrong before the first call.
+//! Failures before the first call.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::chaos::honest;
 use crate::chaos::message::{Request, result_line};
 use crate::chaos::server_state::{ServerState, die};
 
-/// How often the installer shows life: more often than any sensible patience for silence.
+/// How often the installer prints something: more often than any sensible silence timeout.
 const DOT: Duration = Duration::from_millis(250);
 
 pub(in crate::chaos) fn exit_at_start(_: &Arc<ServerState>, _: u64) {
@@ -91,6 +91,6 @@ pub(in crate::chaos) fn slow_installer(_: &Arc<ServerState>, milliseconds: u64) 
 }
 
 fn complain(text: &str) {
-    // If nobody reads stderr the complaint is lost, which is the reader's loss.
+    // If nobody reads stderr the message is lost.
     drop(writeln!(io::stderr(), "{text}"));
 }

@@ -1,4 +1,4 @@
-//! Right messages, wrongly put on the wire.
+//! Correct messages, framed wrongly.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Lists of tools meant to exhaust, to confuse or to change their meaning.
+//! Tool lists meant to exhaust, to confuse or to change their meaning (rug pull).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -17,10 +17,10 @@ use crate::chaos::message::Call;
 use crate::chaos::server_state::{ServerState, die, linger};
 use crate::journal::{EventKind, Record};
 
-/// Memory is taken in steps of this size, looking around in between.
+/// Memory is allocated in steps of this size, with a check in between.
 const STEP: usize = 16 << 20;
 
-/// How long the memory is held: long enough to be seen, short enough for a test.
+/// How long the memory stays allocated: long enough to be measured, short enough for a test.
 const HOLD: Duration = Duration::from_millis(500);
 
 /// The working directory is filled with files of this size.
@@ -38,12 +38,12 @@ pub(in crate::chaos) fn stop_itself(_: &Arc<ServerState>, _: u64, _: &Call) -> N
     if kill(getpid(), Signal::SIGSTOP).is_err() {
         die(4);
     }
-    // Reached only if someone continues us.
+    // Reached only if another process sends SIGCONT.
     Next::Honest
 }
 
 pub(in crate::chaos) fn session_grandchild(server: &Arc<ServerState>, _: u64) {
-    // Not waited for: it outlives us if nobody stops it.
+    // Not waited for: it outlives this process unless it is killed.
     if spawn(server, "session", Streams::None).is_err() {
         die(4);
     }
@@ -59,7 +59,7 @@ pub(in crate::chaos) fn daemon(server: &Arc<ServerState>, _: u64) {
 pub(in crate::chaos) fn fork_bomb(server: &Arc<ServerState>, count: u64, _: &Call) -> Next {
     if server.first("fork-bomb") {
         for _ in 0..count {
-            // A limit on processes stops the bomb, not the child.
+            // A process limit stops the fork bomb, not the child.
             if spawn(server, "lingering", Streams::None).is_err() {
                 break;
             }
@@ -73,7 +73,7 @@ pub(in crate::chaos) fn eat_memory(server: &Arc<ServerState>, bytes: u64, _: &Ca
         let mut eaten: Vec<Vec<u8>> = Vec::new();
         while (eaten.len() * STEP) as u64 + (STEP as u64) <= bytes {
             let mut step = Vec::new();
-            // Whoever started us is gone, so nobody is left to measure: stop at once.
+            // The parent is gone, so nothing is left to measure: stop at once.
             if getppid() != server.parent || step.try_reserve_exact(STEP).is_err() {
                 die(1);
             }
@@ -91,7 +91,7 @@ pub(in crate::chaos) fn fill_directory(server: &Arc<ServerState>, bytes: u64, _:
     if server.first("fill-directory") {
         let block = vec![b'f'; FILE];
         for number in 0..bytes / FILE as u64 {
-            // A full disk or a read-only directory ends the filling, not the child.
+            // A full disk or a read-only directory stops the filling, not the child.
             if fs::write(format!("chaos-fill-{}-{number}", std::process::id()), &block).is_err() {
                 break;
             }
@@ -101,10 +101,10 @@ pub(in crate::chaos) fn fill_directory(server: &Arc<ServerState>, bytes: u64, _:
 }
 
 pub(in crate::chaos) fn kill_parent(server: &Arc<ServerState>, _: u64, _: &Call) -> Next {
-    // SIGKILL only: the kernel shields the first process of a namespace from it, so a child that was
-    // orphaned meanwhile cannot take the machine with it. Zero means the parent is in another namespace.
+    // SIGKILL only: the kernel shields the init process of a namespace from it, so an orphaned child cannot take the
+    // machine down. Zero means the parent is in another namespace.
     if server.parent.as_raw() > 1 && getppid() == server.parent {
-        // A parent we may not signal is a parent well protected.
+        // A parent we may not signal is well protected.
         kill(server.parent, Signal::SIGKILL).ok();
     }
     Next::Honest
@@ -122,7 +122,7 @@ pub(in crate::chaos) fn zombies(server: &Arc<ServerState>, count: u64, _: &Call)
 }
 
 pub(in crate::chaos) fn dump_core(_: &Arc<ServerState>, _: u64, _: &Call) -> Next {
-    // As large a core as the limits we were given allow.
+    // The largest core file that the hard limit allows.
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_CORE) {
         setrlimit(Resource::RLIMIT_CORE, hard, hard).ok();
     }
