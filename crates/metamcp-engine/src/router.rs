@@ -59,6 +59,9 @@ pub use servers::{Entry, Servers};
 /// Arguments of at least this size stay in the read buffer; smaller ones are copied, which frees it sooner.
 const COPY_BELOW: usize = 16 * 1024;
 
+/// Results up to this size are read as a whole in well under 100 us.
+const SHORT_RESULT: usize = 8 * 1024;
+
 /// How many idle connections are closed at once to free file descriptors: each child uses four or five, and a start
 /// needs a few more than it keeps.
 const SHED: usize = 4;
@@ -102,12 +105,22 @@ impl UpstreamRequest {
 }
 
 /// Maps an outcome on its way to the caller: another form of the same response, never another response.
-pub struct ResultMapper(Box<dyn FnOnce(CallOutcome) -> CallOutcome + Send>);
+pub struct ResultMapper {
+    map: Box<dyn FnOnce(CallOutcome) -> CallOutcome + Send>,
+    /// Results up to this size take it well under 100 us; longer ones are mapped off the thread that relays calls.
+    cheap_up_to: usize,
+}
 
 impl ResultMapper {
-    /// By a function, which runs in the reader's task and must not block.
-    pub fn new(make: impl FnOnce(CallOutcome) -> CallOutcome + Send + 'static) -> ResultMapper {
-        ResultMapper(Box::new(make))
+    /// By a function that reads the whole result and must not block.
+    pub fn new(map: impl FnOnce(CallOutcome) -> CallOutcome + Send + 'static) -> ResultMapper {
+        ResultMapper { map: Box::new(map), cheap_up_to: SHORT_RESULT }
+    }
+
+    /// The same for a function that only looks at the length of results up to this size.
+    #[must_use]
+    pub fn cheap_up_to(self, bytes: usize) -> ResultMapper {
+        ResultMapper { cheap_up_to: bytes.max(SHORT_RESULT), ..self }
     }
 }
 

@@ -12,9 +12,6 @@ use super::{CallError, CallErrorKind, CallOutcome, Caller, Pending, ResultMapper
 use crate::observe::{Event, Interest, Payload, Verdict};
 use crate::{compute, task};
 
-/// Results up to this size are mapped where they arrive, in well under 100 us.
-const SHORT_RESULT: usize = 8 * 1024;
-
 /// A call whose result is being mapped; counted until this is dropped.
 struct Mapping {
     router: Arc<Router>,
@@ -62,17 +59,19 @@ impl Router {
         }
     }
 
-    /// Responds with a mapped outcome. Mapping reads the whole result, so a long one is mapped off the thread that relays
-    /// everybody's calls; until then the call still counts as in flight.
+    /// Responds with a mapped outcome. One that takes long is mapped off the thread that relays everybody's calls; until
+    /// then the call still counts as in flight.
     fn map_and_respond(&self, pending: Pending, outcome: CallOutcome, result_mapper: ResultMapper) {
         let Pending { caller, request, record, .. } = pending;
         match (&outcome, self.me.upgrade()) {
             // A caller that cancelled gets no response.
             (CallOutcome::Cancelled, _) => caller.responder.respond(&caller.tag, outcome),
-            (CallOutcome::Result(result), Some(router)) if result.len() > SHORT_RESULT => {
+            (CallOutcome::Result(result), Some(router))
+                if result.len() > result_mapper.cheap_up_to =>
+            {
                 let mapping = Mapping::begin(router, &caller);
                 task::spawn("map result", async move {
-                    let mapped = compute::run(move || (result_mapper.0)(outcome)).await;
+                    let mapped = compute::run(move || (result_mapper.map)(outcome)).await;
                     let outcome = mapped.unwrap_or_else(|error| {
                         let kind = CallErrorKind::Unusable(format!("gave a result, but {error}"));
                         let (server, tool) = (record.server, record.tool);
@@ -83,7 +82,7 @@ impl Router {
                     drop(mapping);
                 });
             }
-            _ => caller.responder.respond(&caller.tag, (result_mapper.0)(outcome)),
+            _ => caller.responder.respond(&caller.tag, (result_mapper.map)(outcome)),
         }
     }
 

@@ -60,13 +60,14 @@ impl View {
             return None;
         }
         let view = self.clone();
-        Some(ResultMapper::new(move |outcome| match outcome {
+        let shortener = ResultMapper::new(move |outcome| match outcome {
             CallOutcome::Result(result) if view.is_too_long(&result) => {
                 let handle = view.surface.results.put_result(&view.owner(), result.clone());
                 CallOutcome::Result(Bytes::from(excerpt::shortened(&result, &handle)))
             }
             outcome => outcome,
-        }))
+        });
+        Some(shortener.cheap_up_to(limit))
     }
 
     /// Whether a result is too long to show. For most the length of the JSON decides.

@@ -91,7 +91,7 @@ fn workers_of_one_zygote_have_nothing_in_common() {
     let both = runtime()
         .block_on(async { (workers.take().await.unwrap(), workers.take().await.unwrap()) });
     let zygote = parent(both.0.id());
-    assert_eq!(zygote, parent(both.1.id()), "this is about two of one nursery");
+    assert_eq!(zygote, parent(both.1.id()), "this is about two of one zygote");
     let called =
         [zygote, both.0.id()].map(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap());
     assert_eq!(called, ["metamcp-zygote\n", "metamcp-worker\n"]);
@@ -176,7 +176,7 @@ fn whatever_is_given_up_a_zygote_keeps_no_dead() {
             children().is_ok_and(|all| !all.split_whitespace().any(is_dead))
         });
         drop((first, workers));
-        eventually("the nursery is gone, and with it all of its own", || !is_there(zygote));
+        eventually("the zygote is gone, and with it all of its workers", || !is_there(zygote));
     });
 }
 
