@@ -11,6 +11,7 @@ mod index_cache;
 mod keyword;
 mod lexical;
 mod meaning;
+mod shortlist;
 mod stem;
 mod tokenize;
 mod transformer;
@@ -36,6 +37,7 @@ pub use hybrid::{
 };
 pub use index_cache::IndexCacheKey;
 pub use metamcp_types::strategy::Strategy;
+pub use shortlist::{Shortlist, shortlist};
 pub use tokenize::tokens;
 pub use transformer::{
     NEAR_NAMES, Near, Nearness, Table, document, parts_of_nearness, parts_with_nearness,
