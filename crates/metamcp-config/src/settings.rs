@@ -171,8 +171,8 @@ pub struct TimeoutSettings {
 pub struct LimitSettings {
     /// Longest line read from a child.
     pub line_bytes: usize,
-    /// Most text of a result that is shown whole; zero for all of it.
-    pub result_bytes: usize,
+    /// Longest result that is shown whole, in characters of its text; zero for no limit.
+    pub result_chars: usize,
     /// Calls in flight per server.
     pub in_flight: u32,
     /// Tools taken from one server.
@@ -209,8 +209,6 @@ pub struct CodeSettings {
     pub shown_log_bytes: usize,
     /// Largest value returned.
     pub result_bytes: usize,
-    /// Characters of it that are shown.
-    pub shown_result_chars: usize,
     /// Most scripts at once.
     pub executions: u32,
 }

@@ -120,7 +120,7 @@ impl Gateway {
             discover_budget: settings.timeouts.discover_budget,
             list_wait: settings.timeouts.install + settings.timeouts.list,
             pool_wait: settings.pool.wait_timeout,
-            result_bytes: settings.limits.result_bytes,
+            result_chars: settings.limits.result_chars,
             replay: match settings.replay {
                 Replay::Annotated => Rule::Annotated,
                 Replay::Never => Rule::Never,

@@ -34,6 +34,9 @@ const MAX_RESULT: usize = 256 * 1024;
 pub(crate) const SHORT_RESULT: usize = 4 * 1024;
 /// Longest arguments parsed.
 const MAX_ARGUMENTS: usize = 16 * 1024;
+/// Results of one tool that are parsed where no script asked for them: the first ones show what a tool returns, and later
+/// ones would cost every call.
+const MAX_CALLS: u32 = 3;
 /// Calls of one tool whose arguments are parsed: later ones rarely add anything.
 const MAX_USES: u32 = 8;
 /// Most principals with shapes; a new one evicts the least recently used.
@@ -60,6 +63,9 @@ struct Parsing {
 #[derive(Debug, Default)]
 struct State {
     of: HashMap<u64, LearnedShapes>,
+    /// How many results were parsed without a script that asked for them; by principal, server and tool, because every
+    /// call looks them up.
+    called: HashMap<u64, HashMap<String, HashMap<String, u32>>>,
     /// Counts up with every use, to find the least recently used principal.
     now: u64,
     /// Whether the file has to be written.
@@ -69,8 +75,8 @@ struct State {
 /// The shapes of one principal's calls.
 #[derive(Debug, Default)]
 struct LearnedShapes {
-    /// Results, by `server:tool`.
-    known: BTreeMap<String, Value>,
+    /// Results, by `server:tool`; shared with whoever reads them on another thread.
+    known: Arc<BTreeMap<String, Value>>,
     /// Shapes of arguments, and how many were parsed; by server and tool, because every call looks them up.
     used: HashMap<String, HashMap<String, (u32, Value)>>,
     last: u64,
@@ -86,7 +92,7 @@ impl State {
             if let Some(oldest) = oldest.filter(|_| self.of.len() >= MAX_PRINCIPALS) {
                 self.of.remove(&oldest);
             }
-            let known = if principal == OWNER { read(home) } else { BTreeMap::new() };
+            let known = if principal == OWNER { Arc::new(read(home)) } else { Arc::default() };
             self.of.insert(principal, LearnedShapes { known, ..LearnedShapes::default() });
         }
         let learnt = self.of.entry(principal).or_default();
@@ -104,11 +110,10 @@ impl Subscriber for Shapes {
         let Event::Call(record, payload) = event else { return };
         let (principal, server, tool) = (record.identity.principal, &*record.server, &*record.tool);
         let is_script = matches!(record.origin, Origin::Script(_));
-        // Declarations are for scripts, so only their results are worth parsing.
-        if is_script && let Some(result) = payload.result {
-            if result.len() <= SHORT_RESULT {
+        if let Some(result) = payload.result.filter(|result| result.len() <= MAX_RESULT) {
+            if is_script && result.len() <= SHORT_RESULT {
                 self.saw(principal, server, tool, result);
-            } else if result.len() <= MAX_RESULT {
+            } else if is_script || self.is_new(principal, server, tool) {
                 self.parse_later(record, result.clone());
             }
         }
@@ -138,10 +143,31 @@ impl Shapes {
         parsing.count.fetch_add(1, Ordering::AcqRel);
         task::spawn("shapes", async move {
             // Without JSON there is no shape.
-            drop(compute::run(move || learn(&state, &home, principal, &id, &result)).await);
+            let (learning, path) = (Arc::clone(&state), Arc::clone(&home));
+            drop(compute::run(move || learn(&learning, &path, principal, &id, &result)).await);
             parsing.count.fetch_sub(1, Ordering::AcqRel);
             parsing.done.notify_waiters();
+            keep(&state, &home);
         });
+    }
+
+    /// Whether few results of a tool were parsed; this one counts.
+    fn is_new(&self, principal: u64, server: &str, tool: &str) -> bool {
+        let called = &mut self.lock().called;
+        if !called.contains_key(&principal) && called.len() >= MAX_PRINCIPALS {
+            // They are counted anew, which parses a few results once more.
+            called.clear();
+        }
+        let called = called.entry(principal).or_default();
+        if let Some(times) = called.get_mut(server).and_then(|tools| tools.get_mut(tool)) {
+            *times += 1;
+            return *times <= MAX_CALLS;
+        }
+        if called.values().map(HashMap::len).sum::<usize>() >= MAX_TOOLS {
+            return false;
+        }
+        called.entry(server.to_owned()).or_default().insert(tool.to_owned(), 1);
+        true
     }
 
     /// Waits until every result so far was parsed.
@@ -189,16 +215,19 @@ impl Shapes {
         state.learnt(principal, &self.home).known.get(&format!("{server}:{tool}")).cloned()
     }
 
+    /// All shapes of this principal's results, for a thread that must not hold the lock.
+    pub async fn all_of(&self, principal: u64) -> LearnedResults {
+        if principal == OWNER && !self.lock().of.contains_key(&OWNER) {
+            // Read off this thread, which relays calls.
+            let (state, home) = (Arc::clone(&self.state), Arc::clone(&self.home));
+            drop(tokio::task::spawn_blocking(move || load(&state, &home)).await);
+        }
+        LearnedResults(Arc::clone(&self.lock().learnt(principal, &self.home).known))
+    }
+
     /// Writes new shapes in the background. After a failed write they are learnt again.
     pub fn keep(&self) {
-        let mut state = self.lock();
-        if !std::mem::take(&mut state.changed) {
-            return;
-        }
-        let known = state.learnt(OWNER, &self.home).known.clone();
-        drop(state);
-        let home = Arc::clone(&self.home);
-        drop(tokio::task::spawn_blocking(move || write(&home, &known)));
+        keep(&self.state, &self.home);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -206,9 +235,44 @@ impl Shapes {
     }
 }
 
+/// The shapes of results as they were at one moment.
+#[derive(Debug, Default)]
+pub struct LearnedResults(Arc<BTreeMap<String, Value>>);
+
+impl LearnedResults {
+    /// The shape of what a tool returns, by `server:tool`.
+    pub fn of(&self, id: &str) -> Option<&Value> {
+        self.0.get(id)
+    }
+}
+
+/// Reads the owner's shapes from disk, without the lock that calls need.
+fn load(state: &Mutex<State>, home: &Path) {
+    if state.lock().of.contains_key(&OWNER) {
+        return;
+    }
+    let known = Arc::new(read(home));
+    let mut state = state.lock();
+    state.of.entry(OWNER).or_insert(LearnedShapes { known, ..LearnedShapes::default() });
+}
+
+fn keep(state: &Mutex<State>, home: &Arc<Path>) {
+    let mut state = state.lock();
+    if !std::mem::take(&mut state.changed) {
+        return;
+    }
+    let known = Arc::clone(&state.learnt(OWNER, home).known);
+    drop(state);
+    let home = Arc::clone(home);
+    drop(tokio::task::spawn_blocking(move || write(&home, &known)));
+}
+
 fn learn(state: &Mutex<State>, home: &Path, principal: u64, id: &str, result: &[u8]) {
     let Some(value) = useful(result).filter(|_| result.len() <= MAX_RESULT) else { return };
     let seen = observed::shape(&value);
+    if principal == OWNER {
+        load(state, home);
+    }
     let mut state = state.lock();
     let known = &mut state.learnt(principal, home).known;
     let merged = known.get(id).map_or_else(|| seen.clone(), |old| observed::merge(old, &seen));
@@ -218,7 +282,7 @@ fn learn(state: &Mutex<State>, home: &Path, principal: u64, id: &str, result: &[
     {
         return;
     }
-    known.insert(id.to_owned(), merged);
+    Arc::make_mut(known).insert(id.to_owned(), merged);
     state.changed |= principal == OWNER;
 }
 

@@ -70,8 +70,8 @@ pub struct Options {
     pub pool_wait: Duration,
     /// The operator's setting for replays, over all servers.
     pub replay: Rule,
-    /// Longest result text that is shown whole; zero for no limit.
-    pub result_bytes: usize,
+    /// Longest result that is shown whole, in characters of its text; zero for no limit.
+    pub result_chars: usize,
 }
 
 /// The parts a surface is built from.
@@ -221,8 +221,7 @@ impl View {
     /// The `tools/list` result.
     pub async fn tools(&self) -> String {
         let (digest, code) = (self.digest().await, self.surface.code.is_on());
-        // A view restricted to a scope shows nothing outside it.
-        let provisions = self.surface.provisioner.is_on() && self.scope.is_none();
+        let provisions = self.provisions();
         let mut tools = Vec::new();
         if self.tool_surface != ToolSurface::Full {
             tools = metamcp_surface::discover::compact_list(digest, code, provisions);
@@ -234,6 +233,11 @@ impl View {
             tools.push(metamcp_surface::discover::provision_tool());
         }
         serde_json::json!({ "tools": tools }).to_string()
+    }
+
+    /// Whether it can install servers. A view restricted to a scope shows nothing outside it.
+    fn provisions(&self) -> bool {
+        self.surface.provisioner.is_on() && self.scope.is_none()
     }
 
     /// The `instructions` of the gateway.

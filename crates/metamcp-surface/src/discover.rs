@@ -9,7 +9,7 @@ mod surface;
 
 use serde_json::Value;
 
-use metamcp_search::search::{FITS, Hit};
+use metamcp_search::search::{Hit, Shortlist};
 use metamcp_types::next::Audience;
 
 pub use digest::{DIGEST_BUDGET, DigestLine, digest};
@@ -20,7 +20,7 @@ pub use surface::{compact_list, compact_tools, instructions, provision_tool};
 #[cfg(test)]
 mod tests;
 
-/// Default page size.
+/// Default page size, for lists that are asked for.
 pub const DEFAULT_LIMIT: usize = 20;
 
 /// Most hits on a page; more is clamped, not refused.
@@ -84,7 +84,7 @@ pub struct DiscoverRequest {
     pub tool: Option<String>,
     /// How much to say.
     pub detail: Detail,
-    /// Hits on a page; 0 stands for the default.
+    /// Hits on a page; 0 if the caller leaves it to us.
     pub limit: usize,
     /// Hits to skip, as decoded from the cursor.
     pub offset: usize,
@@ -112,7 +112,7 @@ impl DiscoverRequest {
     pub fn decode(arguments: Option<&Value>) -> Result<Self, BadRequest> {
         let map = match arguments {
             None | Some(Value::Null) => {
-                return Ok(Self { limit: DEFAULT_LIMIT, ..Self::default() });
+                return Ok(Self::default());
             }
             Some(Value::Object(map)) => map,
             Some(_) => return Err(BadRequest::NotAnObject),
@@ -132,7 +132,7 @@ impl DiscoverRequest {
             })?,
         };
         let limit = match map.get("limit") {
-            None | Some(Value::Null) => DEFAULT_LIMIT,
+            None | Some(Value::Null) => 0,
             Some(value) => {
                 let whole = value.as_f64().filter(|number| number.fract() == 0.0);
                 let number = whole
@@ -158,6 +158,17 @@ impl DiscoverRequest {
             offset: 0,
             cursor: words("cursor")?,
         })
+    }
+
+    /// Hits on a page.
+    pub fn page_size(&self) -> usize {
+        if self.limit == 0 { DEFAULT_LIMIT } else { self.limit }
+    }
+
+    /// Whether it leaves to us how many hits are shown.
+    pub fn is_open_ended(&self) -> bool {
+        let searches = self.query.is_some() && self.tool.is_none();
+        searches && self.limit == 0 && self.cursor.is_none() && self.operation == Operation::Discover
     }
 
     /// Whether only the servers are wanted.
@@ -251,6 +262,14 @@ pub struct DiscoverResponse<'a> {
     /// The hits of this page.
     pub hits: &'a [Hit],
     pub total: usize,
+    /// How many of them are worth showing; `None` shows them all, with where the next ones are.
+    pub shortlist: Option<Shortlist>,
+    /// Whether none of them is likely to do what was asked for.
+    pub nothing_fits: bool,
+    /// What the tools of the first hits return, as a type: declared by the server, or learned from its results.
+    pub returns: &'a [Option<String>],
+    /// Whether a missing tool can be requested with `mcp_provision`.
+    pub provisions: bool,
     /// Where the next page starts.
     pub next_cursor: Option<&'a str>,
     /// Servers that are still starting; their tools are not in the hits.

@@ -3,16 +3,18 @@
 //! In: a value as text, and which part is wanted; a tool's result.  Out: text; a shorter result.
 //! Tests: below and `excerpt/whole.rs`.
 
+mod cut;
 mod whole;
 
 use std::fmt::Write;
 
+use metamcp_types::text;
 use metamcp_wire::object;
 use metamcp_wire::scan::{MAX_RESULT_DEPTH, check};
-
 use serde_json::Value;
 
-pub use whole::{preview, shortened, text_bytes, value_in};
+pub use cut::{Excerpt, Gap, SHARE, excerpt};
+pub use whole::{cut, preview, shortened, text_chars, value_in};
 
 /// Default length of an excerpt in characters.
 pub const DEFAULT_CHARS: usize = 20_000;
@@ -36,8 +38,8 @@ pub enum Part {
         /// Characters wanted.
         length: usize,
     },
-    /// What the pointer leads to.
-    Pointer(String),
+    /// What the pointer leads to: all of it, or so many items of a list or characters of a text from an offset.
+    Pointer { pointer: String, offset: usize, length: Option<usize> },
     /// Lines with this text in them, whatever their case.
     Grep(String),
 }
@@ -58,21 +60,23 @@ impl Part {
             Value::String(text) => Ok(Some(text.clone())),
             _ => Err(BadPart { name, expected: "a string" }),
         };
-        let number = |name: &'static str, default: usize| match &arguments[name] {
-            Value::Null => Ok(default),
+        let number = |name: &'static str| match &arguments[name] {
+            Value::Null => Ok(None),
             value => value
                 .as_u64()
                 .and_then(|number| usize::try_from(number).ok())
+                .map(Some)
                 .ok_or(BadPart { name, expected: "a whole number, not below 0" }),
         };
+        let offset = number("offset")?.unwrap_or(0);
+        let length = number("length")?.map(|length| length.clamp(1, MAX_CHARS));
         if let Some(pointer) = text("pointer")? {
-            return Ok(Part::Pointer(pointer));
+            return Ok(Part::Pointer { pointer, offset, length });
         }
         if let Some(word) = text("grep")?.filter(|word| !word.is_empty()) {
             return Ok(Part::Grep(word));
         }
-        let length = number("length", DEFAULT_CHARS)?.clamp(1, MAX_CHARS);
-        Ok(Part::Range { offset: number("offset", 0)?, length })
+        Ok(Part::Range { offset, length: length.unwrap_or(DEFAULT_CHARS) })
     }
 
     /// That part of a value, given as JSON. Strings are read as the text they hold.
@@ -81,7 +85,7 @@ impl Part {
             Part::Range { offset, length } => {
                 range(&crate::execution::value_text(json), *offset, *length)
             }
-            Part::Pointer(pointer) => pointed(json, pointer),
+            Part::Pointer { pointer, offset, length } => pointed(json, pointer, *offset, *length),
             Part::Grep(word) => grep(&crate::execution::value_text(json), word),
         }
     }
@@ -99,23 +103,20 @@ fn range(text: &str, offset: usize, length: usize) -> String {
     }
 }
 
-fn pointed(json: &str, pointer: &str) -> String {
+fn pointed(json: &str, pointer: &str, offset: usize, length: Option<usize>) -> String {
     let value: Value = serde_json::from_str(json).unwrap_or_default();
     // A text that holds JSON is looked into as well: most tools answer so.
     let inner = value.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
     let value = inner.unwrap_or(value);
     match value.pointer(pointer) {
+        Some(Value::Array(list)) => items(list, offset, length.unwrap_or(usize::MAX)),
         Some(found) => {
             let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
-            let shown: String = text.chars().take(DEFAULT_CHARS).collect();
-            if shown.len() < text.len() {
-                format!(
-                    "{shown}\n[cut at {DEFAULT_CHARS} of {} characters; ask for a part of it]",
-                    text.chars().count()
-                )
-            } else {
-                shown
+            let length = length.unwrap_or(DEFAULT_CHARS);
+            if offset == 0 && text.chars().count() <= length {
+                return text;
             }
+            range(&text, offset, length)
         }
         None => {
             // The nearest place that exists says what could have been meant.
@@ -131,6 +132,29 @@ fn pointed(json: &str, pointer: &str) -> String {
             };
             format!("[nothing at {pointer:?}; {parent:?} holds {}]", shape(found))
         }
+    }
+}
+
+/// Whole items of a list from an offset on, as many as fit and at least one.
+fn items(list: &[Value], offset: usize, most: usize) -> String {
+    let (mut shown, mut used) = (Vec::new(), 0);
+    for item in list.iter().skip(offset).take(most) {
+        let item = item.to_string();
+        used += item.chars().count() + 1;
+        if used > DEFAULT_CHARS && !shown.is_empty() {
+            break;
+        }
+        shown.push(text::cut(&item, MAX_CHARS).into_owned());
+    }
+    let (count, from) = (list.len(), offset.min(list.len()));
+    let until = from + shown.len();
+    let page = format!("[{}]", shown.join(","));
+    if from == 0 && until == count {
+        page
+    } else if until < count {
+        format!("{page}\n[items {from} to {until} of {count}; go on with offset {until}]")
+    } else {
+        format!("{page}\n[items {from} to {until} of {count}; this is the end]")
     }
 }
 
@@ -155,7 +179,7 @@ pub fn shape_of(raw: &[u8]) -> String {
         Some(b'{') => {
             let mut names: Vec<String> = object::members(raw)
                 .take(SHAPE_NAMES + 1)
-                .map(|(name, _)| metamcp_types::text::clean_line(&name, 64).into_owned())
+                .map(|(name, _)| text::clean_line(&name, 64).into_owned())
                 .collect();
             let more = if names.len() > SHAPE_NAMES { ", …" } else { "" };
             names.truncate(SHAPE_NAMES);

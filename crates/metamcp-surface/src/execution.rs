@@ -76,15 +76,6 @@ const CALL: &str =
 /// For a script that ended without a value.
 pub const NOTHING: &str = "nothing was returned: end the script with `return …`, or with the value as its last expression";
 
-/// How much of what a script left is shown.
-#[derive(Debug, Clone, Copy)]
-pub struct Shown {
-    /// Bytes of output.
-    pub log_bytes: usize,
-    /// Characters of the value.
-    pub value_chars: usize,
-}
-
 /// The output of a script, as far as it is shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Logs {
@@ -135,22 +126,6 @@ pub fn value_text(json: &str) -> Cow<'_, str> {
         return Cow::Owned(text);
     }
     Cow::Borrowed(json)
-}
-
-/// Beginning and end of a text too long to show, and where the rest is.
-pub fn cut(whole: &str, chars: usize, handle: &str) -> String {
-    let count = whole.chars().count();
-    if count <= chars {
-        return whole.to_owned();
-    }
-    let (head, tail) = (chars - chars / 4, chars / 4);
-    let at = |n: usize| whole.char_indices().nth(n).map_or(whole.len(), |(at, _)| at);
-    format!(
-        "{}\n[… {} of {count} characters are not shown. All of it: results.get(\"{handle}\") in a script, or mcp_call {{\"tool\": \"@results:read\", \"args\": {{\"id\": \"{handle}\", \"offset\": {head}}}}} …]\n{}",
-        &whole[..at(head)],
-        count - chars,
-        &whole[at(count - tail)..],
-    )
 }
 
 /// What follows the value or the error: output, and which calls were made. `has_limit` if a limit ended the script.
@@ -359,17 +334,6 @@ mod tests {
         assert_eq!(instead("x.y"), "`x.y` is no function.");
         assert!(instead_of("callTool", [].into_iter()).unwrap().contains("servers.NAME.call"));
         assert!(instead_of("Buffer", [].into_iter()).unwrap().contains("TextEncoder"));
-    }
-
-    #[test]
-    fn a_long_value_shows_both_ends_and_its_handle() {
-        let whole = "é".repeat(1000);
-        let shown = cut(&whole, 100, "r1");
-        assert!(shown.starts_with("é") && shown.ends_with("é"));
-        assert_eq!(shown.matches('é').count(), 100);
-        assert!(shown.contains("900 of 1000 characters"));
-        assert!(shown.contains("results.get(\"r1\")"));
-        assert_eq!(cut("short", 100, "r1"), "short");
     }
 
     #[test]

@@ -16,6 +16,9 @@ mod tests;
 /// Longest signature in characters; what does not fit is counted instead.
 pub const MAX_CHARS: usize = 300;
 
+/// Longest type of a result.
+const MAX_RESULT_TYPE: usize = 160;
+
 /// Nested objects, arrays and references that are spelt out.
 const MAX_DEPTH: usize = 3;
 
@@ -53,6 +56,16 @@ pub fn of_schema(name: &str, schema: Option<&Value>) -> String {
     format!("{name}()")
 }
 
+/// What a tool returns as a type, if its schema says more than that it is something: `{content: string}`.
+pub fn result_type(schema: &Value) -> Option<String> {
+    let fits = |depth| {
+        let written = Writer::new(schema, depth).type_of(schema, depth);
+        (written.chars().count() <= MAX_RESULT_TYPE).then_some(written)
+    };
+    let written = (1..=MAX_DEPTH).rev().find_map(fits)?;
+    (!matches!(written.as_str(), "any" | "object" | "array" | "{}")).then_some(written)
+}
+
 /// What fuzzing runs: any schema, as a whole and as a parameter, reads as one short visible line.
 #[doc(hidden)]
 pub fn fuzz_signature(data: &[u8]) {
@@ -61,6 +74,9 @@ pub fn fuzz_signature(data: &[u8]) {
     inside.insert("properties".to_owned(), Value::Object(Map::from_iter([("a".into(), schema)])));
     let inside = Value::Object(inside);
     for schema in [&inside["properties"]["a"], &inside] {
+        let returns = result_type(schema).unwrap_or_default();
+        assert!(returns.chars().count() <= MAX_RESULT_TYPE, "too long: {returns}");
+        assert!(!returns.chars().any(|c| c.is_control() || text::is_hidden(c)), "{returns:?}");
         let line = of_schema("tool", Some(schema));
         assert!(line.chars().count() <= MAX_CHARS, "too long: {line}");
         assert!(!line.chars().any(|c| c.is_control() || text::is_hidden(c)), "unseen: {line:?}");

@@ -21,7 +21,7 @@ fn the_contracts_numbers_are_the_defaults() {
         timeouts.call,
         timeouts.discover_budget,
     ];
-    assert_eq!(times.map(|time| time.as_millis()), [60_000, 300_000, 15_000, 60_000, 1_500]);
+    assert_eq!(times.map(|time| time.as_millis()), [60_000, 300_000, 15_000, 60_000, 10_000]);
     assert_eq!(
         (limits.line_bytes, limits.in_flight, limits.tools_per_server),
         (16_777_216, 64, 2_000)

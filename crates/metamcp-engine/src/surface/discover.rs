@@ -1,6 +1,7 @@
 //! `mcp_discover`: searches the catalog, starts servers that never listed their tools, and names those that were not
 //! ready within the budget.
 
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +9,17 @@ use std::time::Duration;
 use metamcp_calls::breaker::Phase;
 use metamcp_calls::dispatch::ServerView;
 use metamcp_calls::lifecycle::State;
-use metamcp_config::config::ServerConfig;
-use metamcp_search::search::{Features, Hit, Index, Near, Nearness, Strategy};
+use metamcp_config::config::{ServerConfig, Transport};
+use metamcp_search::search::{
+    Features, Hit, Index, Near, Nearness, Shortlist, Strategy, nothing_fits, shortlist, tokens,
+};
 use metamcp_search::usage_history::Prior;
 use metamcp_surface::discover::{
     self, Detail, DiscoverRequest, DiscoverResponse, FailedServer, ServerLine, ServerState,
 };
 use metamcp_tools::cursor::CursorError;
+use metamcp_tools::signature;
+use metamcp_types::moment::Moment;
 use metamcp_types::next::{Advice, Audience, Next};
 use metamcp_wire::handshake::Peer;
 use metamcp_wire::object;
@@ -28,11 +33,18 @@ use crate::catalog::Snapshot;
 use crate::compute;
 use crate::config::Project;
 use crate::router::{Caller, Entry};
+use crate::shapes::LearnedResults;
 
 /// Longest page of declarations, in bytes: about as many tokens as a long file.
 const MAX_DECLARATIONS: usize = 32 * 1024;
 /// Longest reason shown behind a server's name: what happened, and its stderr.
 const MAX_REASON: usize = 400;
+/// How long a search waits for servers in general. Only those that may have what is looked for get all of its budget.
+const GENERAL_WAIT: Duration = Duration::from_millis(1_500);
+/// Words that say nothing about what a server is for.
+const COMMON: [&str; 8] = ["mcp", "server", "tool", "the", "and", "for", "with", "npx"];
+/// Hits of a longer list that show what they return.
+const RETURNS_SHOWN: usize = 5;
 /// The note for a running server that does not declare the capability.
 const NO_TOOLS: &str = "announces no tools";
 
@@ -68,6 +80,11 @@ pub struct Why {
 /// What was found, before it is rendered.
 pub(super) struct SearchResults {
     pub(super) hits: Vec<Hit>,
+    /// How many of them are worth showing, where that is left to us.
+    shortlist: Option<Shortlist>,
+    nothing_fits: bool,
+    /// What the tools of the first hits return.
+    returns: Vec<Option<String>>,
     total: usize,
     pub(super) next_cursor: Option<String>,
     pub(super) snapshot: Arc<Snapshot>,
@@ -163,6 +180,10 @@ impl View {
             servers: &lines,
             hits: &results.hits,
             total: results.total,
+            shortlist: results.shortlist,
+            nothing_fits: results.nothing_fits,
+            returns: &results.returns,
+            provisions: self.provisions(),
             next_cursor: results.next_cursor.as_deref(),
             pending: if overview { &[] } else { &pending },
             failed: if overview { &[] } else { &failed },
@@ -254,7 +275,7 @@ impl View {
             .cloned()
             .collect();
         if !request.is_overview() {
-            self.wake_searched(&searched, request.server.is_some()).await;
+            self.wake_searched(&searched, &request).await;
         }
         if let (Some(usage_history), Some(_)) = (&self.surface.usage_history, &request.query) {
             usage_history.refresh(self.principal).await;
@@ -268,11 +289,13 @@ impl View {
         };
         // Read here: a compute thread runs at low priority and must not hold the router's lock.
         let statuses = searched.iter().map(|entry| self.status(entry)).collect();
-        let offers = if request.tool.is_none() { self.offers_note(&searched) } else { None };
+        let offers = if asks_for_offers(&request) { self.offers_note(&searched) } else { None };
+        let learned = self.surface.shapes.all_of(self.principal).await;
         let view = self.clone();
         let searching = compute::run(move || {
             let servers = (searched, statuses);
-            let results = view.find(&mut request, snapshot, ranker, servers, offers)?;
+            let mut results = view.find(&mut request, snapshot, ranker, servers, offers)?;
+            results.returns = returns(&request, &results, &learned);
             Ok(write(&view, &request, &results))
         });
         searching.await.unwrap_or_else(|failed| {
@@ -293,34 +316,6 @@ impl View {
             (Some(usage_history), Some(query)) => Some(usage_history.prior(self.principal, query)),
             _ => None,
         };
-        let unusable =
-            |error: CursorError| Finished::invalid(format!("the cursor cannot be used: {error}"));
-        let binding = format!("{} {}", self.binding(), request.binding());
-        let mut then = None;
-        if let Some(cursor) = &request.cursor {
-            let (stamp, offset) = self.surface.cursors.open(cursor, &binding).map_err(unusable)?;
-            then = Some(stamp);
-            request.offset = offset as usize;
-        }
-        let mut note = None;
-        let (hits, total) = match (&request.query, ranker) {
-            (Some(query), Some(ranker)) => {
-                let (page, server) = ((request.offset, request.limit), request.server.as_deref());
-                let found = ranker.page(snapshot.index(), query, page, server, prior.as_ref());
-                note = ranker.note;
-                (found.hits, found.total)
-            }
-            _ if request.is_overview() => (Vec::new(), 0),
-            _ => self.named(request, &searched, &snapshot)?,
-        };
-        let stamp = stamp(snapshot.generation, prior.as_ref(), note.as_deref());
-        if then.is_some_and(|then| then != stamp) {
-            return Err(unusable(CursorError::Stale));
-        }
-        let next = request.offset + hits.len();
-        let next_cursor = (next < total).then(|| {
-            self.surface.cursors.encode(stamp, u32::try_from(next).unwrap_or(u32::MAX), &binding)
-        });
         let states: Vec<_> = searched
             .iter()
             .zip(statuses)
@@ -338,11 +333,45 @@ impl View {
                 pending.push(entry.name.to_string());
             }
         }
+        let unusable =
+            |error: CursorError| Finished::invalid(format!("the cursor cannot be used: {error}"));
+        let binding = format!("{} {}", self.binding(), request.binding());
+        let mut then = None;
+        if let Some(cursor) = &request.cursor {
+            let (stamp, offset) = self.surface.cursors.open(cursor, &binding).map_err(unusable)?;
+            then = Some(stamp);
+            request.offset = offset as usize;
+        }
+        let (mut note, mut is_scored) = (None, false);
+        let (hits, total) = match (&request.query, ranker) {
+            (Some(query), Some(ranker)) => {
+                let page = (request.offset, request.page_size());
+                let server = request.server.as_deref();
+                let found = ranker.page(snapshot.index(), query, page, server, prior.as_ref());
+                is_scored = !ranker.is_by(Strategy::Keyword);
+                note = ranker.note;
+                (found.hits, found.total)
+            }
+            _ if request.is_overview() => (Vec::new(), 0),
+            _ => self.named(request, &searched, &snapshot, (&pending, &failed))?,
+        };
+        let stamp = stamp(snapshot.generation, prior.as_ref(), note.as_deref());
+        if then.is_some_and(|then| then != stamp) {
+            return Err(unusable(CursorError::Stale));
+        }
+        let next = request.offset + hits.len();
+        let next_cursor = (next < total).then(|| {
+            self.surface.cursors.encode(stamp, u32::try_from(next).unwrap_or(u32::MAX), &binding)
+        });
         // A query for one server, or one without hits, also names the tools that were skipped.
         if note.is_none() && (searched.len() == 1 || total == 0) {
             note = skipped(&searched, &snapshot);
         }
+        let is_cut = is_scored && request.is_open_ended() && self.audience == Audience::Compact;
         Ok(SearchResults {
+            shortlist: is_cut.then(|| shortlist(&hits)),
+            nothing_fits: is_scored && nothing_fits(&hits),
+            returns: Vec::new(),
             hits,
             total,
             next_cursor,
@@ -356,32 +385,104 @@ impl View {
         })
     }
 
-    /// Starts the searched servers whose tools are unknown, within the budget. A server that failed before, or was not
-    /// ready in time, is started but not waited for again, or it would slow down every search while it is broken; only
-    /// a query for it alone waits.
-    async fn wake_searched(&self, searched: &[Entry], by_name: bool) {
+    /// Starts the searched servers whose tools are unknown. A server that was asked for by name is waited for as a call
+    /// would; others for a moment, and those that may have what is looked for within the budget. A server that failed
+    /// before, or was not ready in time, is started but not waited for again, or it would slow down every search while
+    /// it is broken.
+    async fn wake_searched(&self, searched: &[Entry], request: &DiscoverRequest) {
+        if let ([entry], Some(_)) = (searched, &request.server) {
+            if self.latest_snapshot().await.known(entry.id).is_none() && entry.config.is_enabled() {
+                // Why it cannot be started is part of the answer.
+                drop(self.listed(entry).await);
+            }
+            return;
+        }
         let snapshot = self.latest_snapshot().await;
         let is_hopeless = |entry: &&Entry| {
-            let failed = || {
-                self.surface.router.view(entry.id).is_some_and(|view| view.last_failure.is_some())
-            };
             snapshot.known(entry.id).is_none()
-                && (self.surface.router.is_missed(entry.id) || failed())
+                && (self.surface.router.is_missed(entry.id) || self.has_failed(entry))
         };
         let (hopeless, hopeful): (Vec<&Entry>, Vec<&Entry>) =
-            searched.iter().partition(|entry| !by_name && is_hopeless(entry));
+            searched.iter().partition(|entry| is_hopeless(entry));
         for entry in hopeless.into_iter().filter(|entry| entry.config.is_enabled()) {
             // Why it cannot be started is part of the answer.
             drop(self.surface.router.wake(entry.id));
         }
         let hopeful: Vec<Entry> = hopeful.into_iter().cloned().collect();
-        self.wake_unknown(&hopeful, self.surface.options.discover_budget).await;
+        let budget = self.surface.options.discover_budget;
+        let limit = self.surface.router.clock.now() + budget;
+        self.wake_unknown(&hopeful, budget.min(GENERAL_WAIT)).await;
+        self.await_fitting(searched, request, limit).await;
         let snapshot = self.snapshot();
         let is_missing =
             |entry: &&Entry| entry.config.is_enabled() && snapshot.known(entry.id).is_none();
         for entry in hopeful.iter().filter(is_missing) {
             self.surface.router.missed(entry.id);
         }
+    }
+
+    /// Waits for servers that are still starting and may have what is looked for: their name fits, or nothing that is
+    /// known does.
+    async fn await_fitting(&self, searched: &[Entry], request: &DiscoverRequest, limit: Moment) {
+        let mut seen = self.surface.router.state_changes.now();
+        let mut waiting: Vec<&Entry> = searched.iter().collect();
+        let mut generation = None;
+        let mut is_found = false;
+        loop {
+            let snapshot = self.latest_snapshot().await;
+            waiting.retain(|entry| {
+                let unknown = snapshot.known(entry.id).is_none();
+                unknown && !self.has_failed(entry) && self.is_starting(entry)
+            });
+            if waiting.is_empty() {
+                return;
+            }
+            let fits = |entry: &&Entry| {
+                request.query.as_deref().is_some_and(|query| may_have(entry, query))
+            };
+            if !waiting.iter().any(fits) {
+                if generation != Some(snapshot.generation) {
+                    generation = Some(snapshot.generation);
+                    is_found = self.is_found(request, searched, &snapshot).await;
+                }
+                if is_found {
+                    return;
+                }
+            }
+            tokio::select! {
+                () = self.surface.router.state_changes.moved_on(&mut seen) => {}
+                () = self.surface.router.clock.sleep_until(limit) => return,
+            }
+        }
+    }
+
+    /// Whether what is looked for is among the tools that are known.
+    async fn is_found(
+        &self,
+        request: &DiscoverRequest,
+        searched: &[Entry],
+        snapshot: &Arc<Snapshot>,
+    ) -> bool {
+        if let Some(tool) = &request.tool {
+            let has = |entry: &Entry| snapshot.known(entry.id)?.tool(tool).map(|_| ());
+            return searched.iter().any(|entry| has(entry).is_some());
+        }
+        let Some(query) = request.query.clone() else { return true };
+        let snapshot = Arc::clone(snapshot);
+        let searching = compute::run(move || {
+            let hits = snapshot.index().search(&query, Strategy::Hybrid, 2, None);
+            !hits.is_empty() && !nothing_fits(&hits)
+        });
+        searching.await.unwrap_or(true)
+    }
+
+    fn has_failed(&self, entry: &Entry) -> bool {
+        self.surface.router.view(entry.id).is_some_and(|view| view.last_failure.is_some())
+    }
+
+    fn is_starting(&self, entry: &Entry) -> bool {
+        let view = self.surface.router.view(entry.id);
+        view.is_some_and(|view| view.state.is_some() || view.waiting_since.is_some())
     }
 
     /// Starts every server whose tools were never listed, and waits for them within the budget. Old lists are refreshed
@@ -441,6 +542,7 @@ impl View {
         request: &DiscoverRequest,
         searched: &[Entry],
         snapshot: &Snapshot,
+        (pending, failed): (&[String], &[(String, String)]),
     ) -> Result<(Vec<Hit>, usize), Finished> {
         if let Some(tool) = &request.tool {
             let hits: Vec<Hit> = searched
@@ -451,7 +553,8 @@ impl View {
                 })
                 .collect();
             if hits.is_empty() {
-                return Err(self.tool_missing(tool, searched, snapshot));
+                let unlisted = not_listed(tool, searched, pending, failed);
+                return Err(unlisted.unwrap_or_else(|| self.tool_missing(tool, searched, snapshot)));
             }
             let total = hits.len();
             return Ok((hits, total));
@@ -463,7 +566,7 @@ impl View {
             .flatten()
             .collect();
         let total = all.len();
-        Ok((all.into_iter().skip(request.offset).take(request.limit).collect(), total))
+        Ok((all.into_iter().skip(request.offset).take(request.page_size()).collect(), total))
     }
 
     /// Why the first hits of a query rank where they do. Starts no server.
@@ -582,8 +685,54 @@ impl ServerStatus {
 impl SearchResults {
     /// The tools shown.
     pub(super) fn ids(&self) -> Vec<String> {
-        self.hits.iter().map(Hit::id).collect()
+        let shown = self.shortlist.map_or(self.hits.len(), |cut| cut.full + cut.named);
+        self.hits.iter().take(shown).map(Hit::id).collect()
     }
+}
+
+/// Whether what servers have beside tools is asked for: with a list of servers, or by its name.
+fn asks_for_offers(request: &DiscoverRequest) -> bool {
+    let Some(query) = &request.query else { return request.tool.is_none() };
+    let query = query.to_lowercase();
+    ["resource", "prompt"].iter().any(|word| query.contains(word))
+}
+
+/// Whether the configuration of a server has a word of the query in it: its name, its description, its tags, or the
+/// package or address that it comes from.
+fn may_have(entry: &Entry, query: &str) -> bool {
+    let config = &entry.config;
+    let source = match &config.transport {
+        Transport::Stdio(local) => {
+            let package = local.args.iter().find(|argument| !argument.starts_with('-'));
+            package.map_or("", |package| package.rsplit(['/', '\\']).next().unwrap_or_default())
+        }
+        Transport::Http(remote) => remote.url.split('/').nth(2).unwrap_or_default(),
+    };
+    let described = [&*entry.name, config.description.as_deref().unwrap_or_default(), source];
+    let tags = config.tags.iter().map(String::as_str);
+    let words: HashSet<String> = described.into_iter().chain(tags).flat_map(tokens).collect();
+    let is_telling = |word: &&String| word.len() > 2 && !COMMON.contains(&word.as_str());
+    tokens(query).iter().filter(is_telling).any(|word| words.contains(word))
+}
+
+/// What the tools of the hits that are shown in full return.
+fn returns(
+    request: &DiscoverRequest,
+    results: &SearchResults,
+    learned: &LearnedResults,
+) -> Vec<Option<String>> {
+    let shown = match (&request.query, &results.shortlist) {
+        _ if request.tool.is_some() => results.hits.len(),
+        (Some(_), Some(shortlist)) => shortlist.full,
+        (Some(_), None) => RETURNS_SHOWN,
+        (None, _) => 0,
+    };
+    let of = |hit: &Hit| {
+        let declared = hit.tool().output_schema().and_then(|raw| serde_json::from_str(raw).ok());
+        let declared = declared.as_ref().and_then(signature::result_type);
+        declared.or_else(|| signature::result_type(learned.of(&hit.id())?))
+    };
+    results.hits.iter().take(shown).map(of).collect()
 }
 
 fn line<'a>(
@@ -649,6 +798,39 @@ fn stamp(generation: u64, prior: Option<&Prior>, note: Option<&str>) -> u64 {
         (id, (boost * 64.0).round() as u32).hash(&mut hasher);
     }
     hasher.finish()
+}
+
+/// For a tool that may be there, since its server, or some server, did not list its tools.
+fn not_listed(
+    tool: &str,
+    searched: &[Entry],
+    pending: &[String],
+    failed: &[(String, String)],
+) -> Option<Finished> {
+    let object = match (searched, pending, failed) {
+        ([entry], [], [(_, reason)]) => {
+            let message = format!("the server {:?} listed no tools: {reason}", entry.name);
+            let hint = "It may have this tool. Try again later, or search for another one.";
+            ErrorObject::new(Code::ServerUnavailable, message).hint(hint).at(&entry.name, None)
+        }
+        ([entry], [_], _) => {
+            let message =
+                format!("the server {:?} is still starting, so its tools are unknown", entry.name);
+            let hint = "Ask the same again in a moment.";
+            ErrorObject::new(Code::ServerUnavailable, message).hint(hint).at(&entry.name, None)
+        }
+        (_, [_, ..], _) => {
+            let (answered, all) = (searched.len() - pending.len(), searched.len());
+            let message = format!(
+                "no tool {tool:?} is known yet: {answered} of {all} servers have answered, the others are still starting"
+            );
+            let hint = "Ask the same again in a moment.";
+            ErrorObject::new(Code::ToolNotFound, message).hint(hint)
+        }
+        _ => return None,
+    };
+    let retries = !pending.is_empty();
+    Some(Finished::error(&if retries { object.retryable(None) } else { object }))
 }
 
 /// A sentence about the tools that were skipped in a list of these servers; of several, with the server's name.

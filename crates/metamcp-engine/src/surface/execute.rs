@@ -10,7 +10,7 @@ use metamcp_sandbox::host::{
     self, Launch, Limits, Profile, ScriptJob, ScriptOutcome, Server, Status, Workers,
 };
 use metamcp_script::{Ending, Position, SyntaxError};
-use metamcp_surface::execution::{self, Shown};
+use metamcp_surface::{excerpt, execution};
 use metamcp_tools::declarations::identifier;
 use metamcp_types::next::{Advice, Next};
 use metamcp_types::text;
@@ -87,11 +87,9 @@ impl CodeMode {
         }
     }
 
-    pub(super) fn shown(&self) -> Shown {
-        Shown {
-            log_bytes: self.settings.shown_log_bytes,
-            value_chars: self.settings.shown_result_chars,
-        }
+    /// Bytes of output that are shown.
+    pub(super) fn shown_log_bytes(&self) -> usize {
+        self.settings.shown_log_bytes
     }
 }
 
@@ -243,7 +241,7 @@ impl View {
         let logs = execution::logs(
             outcome.logs.iter().map(|line| (level(line.level), line.text.as_str())),
             outcome.logs_dropped,
-            self.surface.code.shown().log_bytes,
+            self.surface.code.shown_log_bytes(),
         );
         let calls = outcome
             .calls
@@ -260,18 +258,17 @@ impl View {
     /// The outcome as a tool result.
     fn answer(&self, source: &str, ran: &FinishedScript) -> Vec<u8> {
         let outcome = &ran.outcome;
-        let shown = self.surface.code.shown();
         let (logs, calls) = self.output(outcome);
         let Some(value) = outcome.value.as_ref().filter(|_| outcome.status == Status::Ok) else {
             let has_limit = outcome.limit.is_some();
             return failed(self.script_error(source, outcome), &logs, &calls, has_limit);
         };
         let text = execution::value_text(value);
-        let stored = (text.chars().count() > shown.value_chars).then(|| {
+        let stored = (text.chars().count() > self.shown_chars()).then(|| {
             self.surface.results.put(&self.owner(), Bytes::from(value.clone().into_bytes()))
         });
         let mut body = match &stored {
-            Some(handle) => execution::cut(&text, shown.value_chars, handle),
+            Some(handle) => excerpt::cut(&text, self.shown_chars(), handle, self.audience),
             None => text.into_owned(),
         };
         let note = ran.note();

@@ -55,7 +55,7 @@ impl View {
 
     /// Stores results that are too long to show and shortens them, unless there is no limit.
     pub(super) fn result_shortener(&self) -> Option<ResultMapper> {
-        let limit = self.surface.options.result_bytes;
+        let limit = self.surface.options.result_chars;
         if limit == 0 {
             return None;
         }
@@ -63,17 +63,26 @@ impl View {
         let shortener = ResultMapper::new(move |outcome| match outcome {
             CallOutcome::Result(result) if view.is_too_long(&result) => {
                 let handle = view.surface.results.put_result(&view.owner(), result.clone());
-                CallOutcome::Result(Bytes::from(excerpt::shortened(&result, &handle)))
+                let shown = excerpt::shortened(&result, limit, &handle, view.audience);
+                CallOutcome::Result(Bytes::from(shown))
             }
             outcome => outcome,
         });
         Some(shortener.cheap_up_to(limit))
     }
 
+    /// The longest text that is shown whole.
+    pub(super) fn shown_chars(&self) -> usize {
+        match self.surface.options.result_chars {
+            0 => usize::MAX,
+            limit => limit,
+        }
+    }
+
     /// Whether a result is too long to show. For most the length of the JSON decides.
     pub(super) fn is_too_long(&self, result: &[u8]) -> bool {
-        let limit = self.surface.options.result_bytes;
-        limit > 0 && result.len() > limit && excerpt::text_bytes(result) > limit
+        let limit = self.surface.options.result_chars;
+        limit > 0 && result.len() > limit && excerpt::text_chars(result) > limit
     }
 }
 

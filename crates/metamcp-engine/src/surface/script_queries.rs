@@ -182,16 +182,16 @@ pub(super) async fn stored_result(view: &View, params: &Value) -> Result<String,
 /// A part of a stored value as JSON, or why there is none. Unlike an excerpt for a reader, it is cut only where the
 /// script says so, and has no text around it.
 fn part_of(json: &str, part: Part, length: Option<usize>) -> Result<String, String> {
-    match part {
-        Part::Pointer(pointer) => {
+    match &part {
+        Part::Pointer { pointer, .. } => {
             let value: Value = serde_json::from_str(json).unwrap_or_default();
             let inner = value.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
-            match inner.unwrap_or(value).pointer(&pointer) {
+            match inner.unwrap_or(value).pointer(pointer) {
                 Some(found) => Ok(found.to_string()),
-                None => Err(text::cut(&Part::Pointer(pointer).of(json), MAX_MESSAGE).into_owned()),
+                None => Err(text::cut(&part.of(json), MAX_MESSAGE).into_owned()),
             }
         }
-        Part::Range { offset, .. } => {
+        &Part::Range { offset, .. } => {
             let length = length.unwrap_or(usize::MAX);
             let text = execution::value_text(json);
             Ok(Value::from(text.chars().skip(offset).take(length).collect::<String>()).to_string())

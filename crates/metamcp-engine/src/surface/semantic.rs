@@ -78,6 +78,11 @@ enum By {
 }
 
 impl QueryRanker {
+    /// Whether it ranks by this strategy alone.
+    pub(super) fn is_by(&self, strategy: Strategy) -> bool {
+        matches!(self.by, By::Own(own) if own == strategy)
+    }
+
     /// One page of hits. Slow where there are thousands of tools.
     pub(super) fn page(
         &self,

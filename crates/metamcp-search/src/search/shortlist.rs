@@ -18,3 +18,8 @@ pub fn shortlist(hits: &[Hit]) -> Shortlist {
     let full = if sure >= 0.6 { 3 } else { 4 }.min(hits.len());
     Shortlist { full, named: 8.min(hits.len() - full) }
 }
+
+/// Whether none of them is likely to be what was asked for.
+pub fn nothing_fits(hits: &[Hit]) -> bool {
+    hits.first().and_then(|hit| hit.confidence).is_some_and(|chance| chance < FITS)
+}

@@ -2,15 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::{Detail, DiscoverRequest, DiscoverResponse, FITS, ServerLine};
+use super::{Detail, DiscoverRequest, DiscoverResponse, ServerLine};
 use crate::direct;
 use metamcp_search::search::Hit;
 use metamcp_tools::tool::Tool;
 use metamcp_types::next::{Audience, Next};
 use metamcp_types::text;
 
-/// Hits shown in full before the rest gets one line each.
+/// Hits of a list that are shown in full before the rest gets one line each.
 const IN_FULL: usize = 5;
+
+/// Servers named as pending, and as failed; more are counted.
+const MAX_NAMED: usize = 8;
 
 /// Longest first sentence of a hit in full, and of a hit on one line.
 const FULL_SENTENCE: usize = 240;
@@ -32,26 +35,16 @@ const LISTED_SCHEMA_BYTES: usize = 8 * 1024;
 pub fn to_text(request: &DiscoverRequest, answer: &DiscoverResponse<'_>) -> String {
     let mut out = String::new();
     if request.tool.is_some() {
-        for hit in answer.hits {
-            tool_in_full(&mut out, hit, request.detail);
+        for (hit, returns) in with_returns(answer) {
+            tool_in_full(&mut out, hit, returns, request.detail);
         }
     } else if let Some(query) = &request.query {
-        if answer.hits.is_empty() {
-            nothing_found(&mut out, query, request, answer);
-        }
-        doubt(&mut out, request, answer);
-        for (index, hit) in answer.hits.iter().enumerate() {
-            if index < IN_FULL && request.offset == 0 {
-                hit_in_full(&mut out, hit, request.detail);
-            } else {
-                hit_on_a_line(&mut out, hit, request.detail);
-            }
-        }
+        found(&mut out, query, request, answer);
     } else if request.server.is_some() {
         answer.servers.iter().for_each(|server| server_line(&mut out, server, answer.audience));
         for hit in answer.hits {
             if request.detail == Detail::Schema {
-                hit_in_full(&mut out, hit, request.detail);
+                hit_in_full(&mut out, hit, None, request.detail);
             } else {
                 hit_on_a_line(&mut out, hit, request.detail);
             }
@@ -65,6 +58,47 @@ pub fn to_text(request: &DiscoverRequest, answer: &DiscoverResponse<'_>) -> Stri
     footer(&mut out, request, answer);
     out.truncate(out.trim_end().len());
     out
+}
+
+/// The hits of a query: a shortlist, or all of a page.
+fn found(
+    out: &mut String,
+    query: &str,
+    request: &DiscoverRequest,
+    answer: &DiscoverResponse<'_>,
+) {
+    if answer.hits.is_empty() {
+        return nothing_found(out, query, request, answer);
+    }
+    if answer.nothing_fits && request.offset == 0 {
+        doubt(out, request, answer);
+    }
+    let Some(shortlist) = answer.shortlist else {
+        for (index, (hit, returns)) in with_returns(answer).enumerate() {
+            if index < IN_FULL && request.offset == 0 {
+                hit_in_full(out, hit, returns, request.detail);
+            } else {
+                hit_on_a_line(out, hit, request.detail);
+            }
+        }
+        return;
+    };
+    for (hit, returns) in with_returns(answer).take(shortlist.full) {
+        hit_in_full(out, hit, returns, request.detail);
+    }
+    let named = answer.hits.iter().skip(shortlist.full).take(shortlist.named);
+    let named: Vec<String> = named.map(Hit::id).collect();
+    if !named.is_empty() {
+        let label = if shortlist.full == 0 { "nearest: " } else { "also: " };
+        push(out, &[label, &named.join(", "), "\n"]);
+    }
+}
+
+fn with_returns<'a>(
+    answer: &'a DiscoverResponse<'_>,
+) -> impl Iterator<Item = (&'a Hit, Option<&'a str>)> {
+    let returns = answer.returns.iter().map(Option::as_deref).chain(std::iter::repeat(None));
+    answer.hits.iter().zip(returns)
 }
 
 /// The same answer for programs.
@@ -143,12 +177,13 @@ fn server_line(out: &mut String, server: &ServerLine<'_>, audience: Audience) {
     out.push('\n');
 }
 
-fn hit_in_full(out: &mut String, hit: &Hit, detail: Detail) {
+fn hit_in_full(out: &mut String, hit: &Hit, returns: Option<&str>, detail: Detail) {
     let tool = hit.tool();
     if detail == Detail::Brief {
         return hit_on_a_line(out, hit, detail);
     }
     push(out, &[&hit.server, ":", tool.signature()]);
+    returned(out, returns);
     flag(out, tool);
     out.push('\n');
     let sentence = sentence(tool, FULL_SENTENCE);
@@ -191,12 +226,13 @@ fn hit_on_a_line(out: &mut String, hit: &Hit, detail: Detail) {
 
 /// One tool that was requested by name. The description keeps its lines, indented, so that none of
 /// them can pass for one of ours.
-fn tool_in_full(out: &mut String, hit: &Hit, detail: Detail) {
+fn tool_in_full(out: &mut String, hit: &Hit, returns: Option<&str>, detail: Detail) {
     let tool = hit.tool();
     if detail == Detail::Brief {
         return hit_on_a_line(out, hit, detail);
     }
     push(out, &[&hit.server, ":", tool.signature()]);
+    returned(out, returns);
     flag(out, tool);
     out.push('\n');
     for line in tool.description.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
@@ -239,10 +275,11 @@ fn nothing_found(
     push(out, &["no tool matches ", &query]);
     match &request.server {
         Some(server) => push(out, &[" on ", &text::clean_line(server, 128)]),
-        None => {
-            let tools: usize = answer.servers.iter().filter_map(|server| server.tools).sum();
-            push(out, &[" among ", &tools.to_string(), " known tools"]);
-        }
+        None => push(out, &[" among ", &known_tools(answer)]),
+    }
+    // While servers are starting, other words would be looked for in the same few tools.
+    if !answer.pending.is_empty() {
+        return out.push('\n');
     }
     out.push_str("; try other words, or list a server's tools with ");
     match answer.audience {
@@ -250,28 +287,49 @@ fn nothing_found(
         Audience::Compact | Audience::Full => out.push_str("{\"server\": name}"),
     }
     out.push('\n');
-    if request.server.is_none() {
+    if answer.audience == Audience::Shell && request.server.is_none() {
         answer.servers.iter().for_each(|server| server_line(out, server, answer.audience));
+    } else {
+        provision(out, answer);
     }
 }
 
-/// A first hit that is hardly the right one is announced as what it is.
+/// Hits that hardly do what was asked for are announced as what they are.
 fn doubt(out: &mut String, request: &DiscoverRequest, answer: &DiscoverResponse<'_>) {
-    let first = answer.hits.first().and_then(|hit| hit.confidence);
-    if request.offset == 0
-        && let Some(chance) = first.filter(|chance| *chance < FITS)
-    {
-        let percent = format!("{:.0}", chance * 100.0);
+    if answer.audience == Audience::Shell {
+        let first = answer.hits.first().and_then(|hit| hit.confidence).unwrap_or_default();
+        let percent = format!("{:.0}", first * 100.0);
         push(
             out,
             &["nothing matches well (", &percent, "% confidence of the first); the nearest are:\n"],
         );
+        return;
     }
+    match &request.server {
+        Some(server) => push(out, &["Nothing of ", &text::clean_line(server, 128)]),
+        None => push(out, &["Nothing among ", &known_tools(answer)]),
+    }
+    out.push_str(" seems to do this.\n");
+    if request.server.is_none() && answer.pending.is_empty() {
+        provision(out, answer);
+    }
+}
+
+fn provision(out: &mut String, answer: &DiscoverResponse<'_>) {
+    if answer.provisions {
+        out.push_str("mcp_provision {\"intent\": …} looks for a server that can.\n");
+    }
+}
+
+fn known_tools(answer: &DiscoverResponse<'_>) -> String {
+    let known: Vec<usize> = answer.servers.iter().filter_map(|server| server.tools).collect();
+    let noun = if known.len() == 1 { "server" } else { "servers" };
+    format!("{} tools of {} {noun}", known.iter().sum::<usize>(), known.len())
 }
 
 fn footer(out: &mut String, request: &DiscoverRequest, answer: &DiscoverResponse<'_>) {
     let shown = request.offset + answer.hits.len();
-    if let Some(cursor) = answer.next_cursor {
+    if let Some(cursor) = answer.next_cursor.filter(|_| answer.shortlist.is_none()) {
         push(out, &[&shown.to_string(), " of ", &answer.total.to_string(), "; more with "]);
         match answer.audience {
             Audience::Shell => out.push_str("`--limit N`\n"),
@@ -282,32 +340,55 @@ fn footer(out: &mut String, request: &DiscoverRequest, answer: &DiscoverResponse
         push(out, &["note: ", &text::clean_line(note, REASON), "\n"]);
     }
     if !answer.pending.is_empty() {
-        push(
-            out,
-            &[
-                "pending: ",
-                &answer.pending.join(", "),
-                match answer.audience {
-                    Audience::Shell => " (still starting; try again in a moment)\n",
-                    Audience::Compact | Audience::Full => {
-                        " (still starting; ask again in a moment)\n"
-                    }
-                },
-            ],
-        );
+        push(out, &["pending: ", &names(answer.pending.iter().copied())]);
+        match answer.audience {
+            Audience::Shell => out.push_str(" (still starting; try again in a moment)\n"),
+            Audience::Compact | Audience::Full => {
+                let answered = answer.servers.iter().filter(|server| server.tools.is_some());
+                let (answered, all) = (answered.count().to_string(), answer.servers.len());
+                let all = all.to_string();
+                let words = " servers have answered; ask the same again, do not rephrase)\n";
+                push(out, &[" (", &answered, " of ", &all, words]);
+            }
+        }
     }
+    failed(out, request, answer);
+}
+
+/// Servers whose tools are missing because something went wrong.
+fn failed(out: &mut String, request: &DiscoverRequest, answer: &DiscoverResponse<'_>) {
     // A server whose line is there already said why on it.
-    let is_told = request.tool.is_none()
-        && match (&request.query, &request.server) {
-            (Some(_), None) => answer.hits.is_empty(),
-            (Some(_), Some(_)) => false,
-            (None, _) => true,
-        };
-    for failed in answer.failed.iter().filter(|_| !is_told) {
+    let lines_are_shown = request.query.is_none()
+        || answer.audience == Audience::Shell
+            && request.server.is_none()
+            && answer.hits.is_empty();
+    if request.tool.is_none() && lines_are_shown || answer.failed.is_empty() {
+        return;
+    }
+    // What went wrong with each is of no use to somebody who found a tool elsewhere.
+    if answer.shortlist.is_some() && request.server.is_none() {
+        let failed = names(answer.failed.iter().map(|failed| failed.name));
+        return push(out, &["failed: ", &failed, " ({\"server\": name} says why)\n"]);
+    }
+    for failed in answer.failed {
         push(
             out,
             &["failed: ", failed.name, " (", &text::clean_line(failed.reason, REASON), ")\n"],
         );
+    }
+}
+
+/// The first names of a list, and how many more there are.
+fn names<'a>(all: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let more = all.len().saturating_sub(MAX_NAMED);
+    let named: Vec<&str> = all.take(MAX_NAMED).collect();
+    let more = if more > 0 { format!(", +{more}") } else { String::new() };
+    format!("{}{more}", named.join(", "))
+}
+
+fn returned(out: &mut String, returns: Option<&str>) {
+    if let Some(returns) = returns {
+        push(out, &[" → ", returns]);
     }
 }
 

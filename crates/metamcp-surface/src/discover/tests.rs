@@ -70,7 +70,7 @@ const SERVERS: &[ServerLine<'static>] = &[
 
 fn search(request: &DiscoverRequest) -> metamcp_search::search::Found {
     let index = Index::new(vec![Arc::new(ServerIndex::build("files", None, &files()))]);
-    index.page(request.query.as_deref().unwrap(), Scorer::Bm25, request.offset, request.limit, None)
+    index.page(request.query.as_deref().unwrap(), Scorer::Bm25, request.offset, request.page_size(), None)
 }
 
 fn asked(arguments: impl std::borrow::Borrow<Value>) -> DiscoverRequest {
@@ -113,6 +113,39 @@ fn a_query_shows_five_in_full_and_the_rest_on_a_line() {
         text.push_str(&format!("\n\n-- {detail}\n{}", to_text(&request, &answer)));
     }
     insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_shortlist_shows_a_few_in_full_and_names_the_next() {
+    let request = asked(json!({"query": "file"}));
+    let found = search(&request);
+    let failed = [FailedServer { name: "db", reason: "exit status 1:\nno password" }];
+    let returns = [Some("{ok: boolean}".to_owned()), None];
+    let names: Vec<String> = (0..20).map(|n| format!("server-{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let shown = |full, named, nothing_fits, pending: &[&str]| {
+        let answer = DiscoverResponse {
+            servers: SERVERS,
+            hits: &found.hits,
+            total: found.total,
+            shortlist: Some(Shortlist { full, named }),
+            nothing_fits,
+            returns: &returns,
+            provisions: true,
+            next_cursor: Some("not asked for"),
+            pending,
+            failed: &failed,
+            ..DiscoverResponse::default()
+        };
+        to_text(&request, &answer)
+    };
+    let parts = [
+        shown(2, 3, false, &["slack"]),
+        shown(1, 0, false, &names),
+        shown(1, 2, true, &[]),
+        shown(0, 3, true, &["slack"]),
+    ];
+    insta::assert_snapshot!(parts.join("\n\n--\n"));
 }
 
 #[test]
@@ -197,7 +230,8 @@ fn programs_get_the_same_as_json() {
 
 #[test]
 fn requests_are_read_leniently_and_refused_clearly() {
-    let plain = DiscoverRequest { limit: 20, ..DiscoverRequest::default() };
+    let plain = DiscoverRequest::default();
+    assert_eq!(plain.page_size(), 20);
     assert_eq!(DiscoverRequest::decode(None), Ok(plain.clone()));
     assert_eq!(DiscoverRequest::decode(Some(&Value::Null)), Ok(plain.clone()));
     assert_eq!(asked(json!({"query": "  ", "server": null, "unknown": 1})), plain);

@@ -4,26 +4,29 @@ use metamcp_wire::object;
 use metamcp_wire::write::json_string;
 use serde_json::{Value, json};
 
-use super::shape_of;
+use super::{Gap, SHARE, excerpt, shape_of};
 use crate::execution;
+use metamcp_types::next::Audience;
 
-/// Characters of a result that are shown when all of it is too long: enough to see what it is.
-const SHOWN: usize = 6_000;
-
-/// How much of a result is text: what fills a model's context, unlike a picture.
-pub fn text_bytes(result: &[u8]) -> usize {
-    let (mut bytes, mut structured) = (0, 0);
+/// How much of a result is text: what fills a model's context, unlike a picture. Clients show the text or the structured
+/// content, so the longer one counts.
+pub fn text_chars(result: &[u8]) -> usize {
+    let (mut texts, mut structured) = (0, 0);
     for (name, value) in object::members(result) {
         match &*name {
             "content" => {
                 let parts = object::elements(value).filter_map(text_of);
-                bytes += parts.map(<[u8]>::len).sum::<usize>();
+                texts += parts.map(chars).sum::<usize>();
             }
-            "structuredContent" => structured = value.len(),
+            "structuredContent" => structured = chars(value),
             _ => {}
         }
     }
-    bytes + structured
+    texts.max(structured)
+}
+
+fn chars(raw: &[u8]) -> usize {
+    std::str::from_utf8(raw).map_or(raw.len(), |text| text.chars().count())
 }
 
 /// The part of a result that is meant: its structured content, else its only text, else all of it.
@@ -43,18 +46,39 @@ pub fn value_in(result: &[u8]) -> &[u8] {
     }
 }
 
-/// A result in place of one that is stored under a handle: both ends of its value, its size and shape, and everything
-/// that is no text as it was.
-pub fn shortened(result: &[u8], handle: &str) -> Vec<u8> {
+/// An excerpt of a text longer than `limit` characters that is stored under a handle, and how to read the rest.
+pub fn cut(whole: &str, limit: usize, handle: &str, audience: Audience) -> String {
+    let count = whole.chars().count();
+    if count <= limit {
+        return whole.to_owned();
+    }
+    let excerpt = excerpt(whole, limit / SHARE);
+    format!("{}\n[{}]", excerpt.text, rest(count, &excerpt.gap, handle, audience))
+}
+
+/// How to read what an excerpt skips.
+fn rest(count: usize, gap: &Gap, handle: &str, audience: Audience) -> String {
+    let (call, args) = match audience {
+        Audience::Full => ("run_tool {\"tool_id\"", "args"),
+        Audience::Compact | Audience::Shell => ("mcp_call {\"tool\"", "args"),
+    };
+    let (tool, place) = match gap {
+        Gap::At(offset) => ("read", format!("\"offset\": {offset}")),
+        Gap::Inside { pointer, offset } => {
+            ("query", format!("\"pointer\": {}, \"offset\": {offset}", json!(pointer)))
+        }
+    };
+    format!(
+        "an excerpt of {count} characters. More: {call}: \"@results:{tool}\", \"{args}\": {{\"id\": \"{handle}\", {place}}}}}, or \"grep\": word; in a script results.get(id)"
+    )
+}
+
+/// A result in place of one that is stored under a handle: an excerpt of its value, its size and shape, and everything
+/// that is no text as it was. It has no structured content: clients that prefer that would show a part of the answer.
+pub fn shortened(result: &[u8], limit: usize, handle: &str, audience: Audience) -> Vec<u8> {
     let value = value_in(result);
-    let kept = about(value, result.len(), handle, "mcp_call {\"tool\"");
     let text = execution::value_text(std::str::from_utf8(value).unwrap_or("null"));
-    let mut shown = execution::cut(&text, SHOWN, handle);
-    shown.push_str(&format!(
-        "\n[{} bytes in all; the value is {}]",
-        result.len(),
-        kept["shape"].as_str().unwrap_or_default()
-    ));
+    let shown = cut(&text, limit, handle, audience);
     let mut out = b"{\"content\":[{\"type\":\"text\",\"text\":".to_vec();
     json_string(&mut out, &shown);
     out.push(b'}');
@@ -76,8 +100,7 @@ pub fn shortened(result: &[u8], handle: &str) -> Vec<u8> {
             }
         }
     }
-    out.extend_from_slice(b"],\"structuredContent\":");
-    out.extend_from_slice(json!({ "kept": kept }).to_string().as_bytes());
+    out.push(b']');
     out.extend_from_slice(&rest);
     out.push(b'}');
     out
@@ -85,23 +108,15 @@ pub fn shortened(result: &[u8], handle: &str) -> Vec<u8> {
 
 /// What stands for a value that is stored under a handle, where a value is expected; in the terms of the full surface,
 /// which alone has such places.
-pub fn preview(value: &[u8], handle: &str) -> Value {
+pub fn preview(value: &[u8], limit: usize, handle: &str) -> Value {
     let text = execution::value_text(std::str::from_utf8(value).unwrap_or("null"));
+    let excerpt = excerpt(&text, limit / SHARE);
     let count = text.chars().count();
-    let at = |n: usize| text.char_indices().nth(n).map_or(text.len(), |(at, _)| at);
-    let (head, tail) = (SHOWN - SHOWN / 4, SHOWN / 4);
-    let tail = if count > head { &text[at(count - tail.min(count - head))..] } else { "" };
     json!({
-        "kept": about(value, value.len(), handle, "run_tool {\"tool_id\""),
-        "head": &text[..at(head)],
-        "tail": tail,
+        "kept": { "id": handle, "chars": count, "shape": shape_of(value) },
+        "excerpt": excerpt.text,
+        "more": rest(count, &excerpt.gap, handle, Audience::Full),
     })
-}
-
-fn about(value: &[u8], bytes: usize, handle: &str, call: &str) -> Value {
-    let read =
-        format!("{call}: \"@results:read\", \"args\": {{\"id\": \"{handle}\", \"offset\": 0}}}}");
-    json!({ "id": handle, "bytes": bytes, "shape": shape_of(value), "read": read })
 }
 
 /// The text of a part, raw.
@@ -133,14 +148,15 @@ mod tests {
             "isError": true,
         })
         .to_string();
-        let short: Value = serde_json::from_slice(&shortened(result.as_bytes(), "r1")).unwrap();
+        let short = shortened(result.as_bytes(), 1_000, "r1", Audience::Compact);
+        let short: Value = serde_json::from_slice(&short).unwrap();
         assert_eq!(short["content"][1]["data"], "QUJD");
         assert_eq!((&short["_meta"]["n"], &short["isError"]), (&json!(12_345), &json!(true)));
-        let kept = &short["structuredContent"]["kept"];
-        assert_eq!(kept["id"], "r1");
-        assert_eq!(kept["shape"], "a text of 30000 characters on 10001 lines");
+        assert_eq!(short["structuredContent"], Value::Null);
         let text = short["content"][0]["text"].as_str().unwrap();
-        assert!(text.starts_with("ab\n") && text.contains("@results:read") && text.len() < 8_000);
+        assert!(text.starts_with("ab\n") && text.len() < 600, "{text}");
+        let more = r#"[an excerpt of 30000 characters. More: mcp_call {"tool": "@results:read", "args": {"id": "r1", "offset": 186}}, or "grep": word; in a script results.get(id)]"#;
+        assert!(text.ends_with(more), "{text}");
     }
 
     #[test]
@@ -152,17 +168,19 @@ mod tests {
         check(r#"{"content":[],"structuredContent":{"a":1}}"#, r#"{"a":1}"#);
         let two = r#"{"content":[{"type":"text","text":"x"},{"type":"text","text":"y"}]}"#;
         check(two, two);
-        assert_eq!(text_bytes(two.as_bytes()), 6);
-        assert_eq!(text_bytes(br#"{"content":[{"type":"image","data":"AAAA"}]}"#), 0);
+        assert_eq!(text_chars(two.as_bytes()), 6);
+        assert_eq!(text_chars(br#"{"content":[{"type":"image","data":"AAAA"}]}"#), 0);
+        let both = r#"{"content":[{"type":"text","text":"x"}],"structuredContent":{"a":1}}"#;
+        assert_eq!(text_chars(both.as_bytes()), 7, "what is there twice counts once");
     }
 
     #[test]
-    fn a_preview_shows_both_ends_and_no_more() {
+    fn a_preview_says_how_to_go_on() {
         let value = Value::from(format!("{}end", "x".repeat(100_000))).to_string();
-        let shown = preview(value.as_bytes(), "r2");
-        assert_eq!(shown["head"].as_str().unwrap().len(), SHOWN - SHOWN / 4);
-        assert!(shown["tail"].as_str().unwrap().ends_with("end"));
-        let short = preview(b"\"abc\"", "r3");
-        assert_eq!((&short["head"], &short["tail"]), (&json!("abc"), &json!("")));
+        let shown = preview(value.as_bytes(), 4_000, "r2");
+        assert_eq!(shown["kept"]["chars"], 100_003);
+        assert!(shown["excerpt"].as_str().unwrap().ends_with("end"));
+        assert!(shown["excerpt"].as_str().unwrap().len() < 1_100);
+        assert!(shown["more"].as_str().unwrap().contains("run_tool {\"tool_id\": \"@results:read\""));
     }
 }

@@ -29,7 +29,7 @@ pub(crate) fn with<T>(loaded: &Loaded, work: impl AsyncFnOnce(&Gateway) -> T) ->
         .context("the path of this program is not known")?;
     let mut config = loaded.config.clone();
     // There is no later call that could fetch a stored result.
-    config.settings.limits.result_bytes = 0;
+    config.settings.limits.result_chars = 0;
     rlimits::prepare().map_err(anyhow::Error::msg)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(async {

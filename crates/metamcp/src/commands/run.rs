@@ -24,7 +24,6 @@ pub(crate) fn run(
     let mut loaded = loaded.clone();
     // Truncate nothing: a command has no later call to read the rest with.
     let settings = &mut loaded.config.settings.code;
-    settings.shown_result_chars = usize::MAX;
     settings.shown_log_bytes = usize::MAX;
     let mut params = json!({ "code": code });
     if let Some(limit) = args.timeout_ms {

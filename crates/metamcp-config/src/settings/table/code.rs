@@ -168,17 +168,6 @@ pub(super) const SETTINGS: &[Setting] = &[
         store: |settings, value| settings.code.result_bytes = value.size(),
     },
     Setting {
-        key: Some("code.shownResultChars"),
-        aliases: &[],
-        flag: "code-shown-result-chars",
-        env: "METAMCP_CODE_SHOWN_RESULT_CHARS",
-        kind: Kind::Count { min: 100, max: 10_000_000 },
-        default: Some(Value::Number(24_000)),
-        help: "How much of it the response shows",
-        doc: "The rest is stored for 30 minutes and read by its handle.",
-        store: |settings, value| settings.code.shown_result_chars = value.size(),
-    },
-    Setting {
         key: Some("code.maxExecutions"),
         aliases: &[],
         flag: "code-max-executions",

@@ -174,9 +174,11 @@ pub(super) const SETTINGS: &[Setting] = &[
         flag: "discover-budget",
         env: "METAMCP_DISCOVER_BUDGET",
         kind: TIME_OR_ZERO,
-        default: Some(Value::Number(1_500)),
-        help: "How long discovery waits for servers it knows nothing about yet",
-        doc: "Servers that take longer are named as pending and show up in the next answer. 0 never waits.",
+        default: Some(Value::Number(10_000)),
+        help: "How long a search waits for servers that may have what it looks for",
+        doc: "Servers that never listed their tools are started by a search. It waits a moment for all of them, and up to this long \
+              for those whose name or package fits the query, or for all as long as nothing fits. Those that take longer are \
+              named as pending, and their tools are in the next answer. 0 never waits.",
         store: |settings, value| settings.timeouts.discover_budget = value.millis(),
     },
     Setting {
@@ -191,17 +193,17 @@ pub(super) const SETTINGS: &[Setting] = &[
         store: |settings, value| settings.limits.line_bytes = value.size(),
     },
     Setting {
-        key: Some("limits.maxResultBytes"),
-        aliases: &[],
-        flag: "max-result-bytes",
-        env: "METAMCP_MAX_RESULT_BYTES",
-        kind: Kind::Bytes { min: 0, max: 1 << 30 },
-        default: Some(Value::Number(256 << 10)),
-        help: "Most text of a result that is shown whole",
-        doc: "Of a longer one both ends, its size and its shape are shown, and all of it is stored for 30 minutes under a handle: \
-              `mcp_call` reads it from the server `@results`, and code mode sees it whole. 0 shows everything. \
-              Pictures and other data do not count.",
-        store: |settings, value| settings.limits.result_bytes = value.size(),
+        key: Some("limits.maxResultChars"),
+        aliases: &["limits.maxResultBytes", "code.shownResultChars"],
+        flag: "max-result-chars",
+        env: "METAMCP_MAX_RESULT_CHARS",
+        kind: Kind::Count { min: 0, max: 1 << 30 },
+        default: Some(Value::Number(24_000)),
+        help: "Longest result that is shown whole, in characters of text",
+        doc: "For results of `mcp_call` and for values of scripts alike. Of a longer one an excerpt of a quarter of this, its size \
+              and its shape are shown, and all of it is stored for 30 minutes under a handle: `mcp_call` reads it from the \
+              server `@results`, and code mode sees it whole. 0 shows everything. Pictures and other data do not count.",
+        store: |settings, value| settings.limits.result_chars = value.size(),
     },
     Setting {
         key: Some("limits.maxInFlight"),

@@ -81,12 +81,14 @@ impl View {
         let error = value.is_none().then(|| self.script_error(source, outcome).by(OP));
         let error_json = error.as_ref().map(ErrorObject::to_json);
         let value = value.map_or("null", String::as_str);
-        let is_long = value.chars().count() > self.surface.code.shown().value_chars;
+        let is_long = value.chars().count() > self.shown_chars();
         let handle = is_long.then(|| {
             self.surface.results.put(&self.owner(), Bytes::copy_from_slice(value.as_bytes()))
         });
         let shown =
-            handle.as_ref().map(|handle| excerpt::preview(value.as_bytes(), handle).to_string());
+            handle.as_ref().map(|handle| {
+            excerpt::preview(value.as_bytes(), self.shown_chars(), handle).to_string()
+        });
         let ran = CodeResponse {
             value: shown.as_deref().unwrap_or(value).as_bytes(),
             handle: handle.as_deref(),
