@@ -168,7 +168,7 @@ impl DiscoverRequest {
     /// Whether it leaves to us how many hits are shown.
     pub fn is_open_ended(&self) -> bool {
         let searches = self.query.is_some() && self.tool.is_none();
-        searches && self.limit == 0 && self.cursor.is_none() && self.operation == Operation::Discover
+        searches && self.limit == 0 && self.cursor.is_none() && self.operation != Operation::List
     }
 
     /// Whether only the servers are wanted.

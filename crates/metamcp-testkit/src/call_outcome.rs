@@ -24,6 +24,12 @@ pub enum CallOutcome {
     },
 }
 
+/// The handle of a truncated result, in the call that reads on.
+pub fn stored_handle(result: &Value) -> Option<&str> {
+    let text = result["content"][0]["text"].as_str()?;
+    text.rsplit_once("\"id\": \"")?.1.split('"').next()
+}
+
 /// The gateway's error, as its callers see it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ErrorObject {

@@ -26,7 +26,7 @@ pub mod site;
 pub mod stand_in;
 pub mod workspace;
 
-pub use call_outcome::CallOutcome;
+pub use call_outcome::{CallOutcome, stored_handle};
 pub use client::{Answer, Client};
 pub use expectations::{EXPECTATIONS, Expectation, ExpectedOutcome};
 pub use journal::{EventKind, Journal, Record};

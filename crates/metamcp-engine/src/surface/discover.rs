@@ -15,7 +15,8 @@ use metamcp_search::search::{
 };
 use metamcp_search::usage_history::Prior;
 use metamcp_surface::discover::{
-    self, Detail, DiscoverRequest, DiscoverResponse, FailedServer, ServerLine, ServerState,
+    self, Detail, DiscoverRequest, DiscoverResponse, FailedServer, Operation, ServerLine,
+    ServerState,
 };
 use metamcp_tools::cursor::CursorError;
 use metamcp_tools::signature;
@@ -40,11 +41,14 @@ const MAX_DECLARATIONS: usize = 32 * 1024;
 /// Longest reason shown behind a server's name: what happened, and its stderr.
 const MAX_REASON: usize = 400;
 /// How long a search waits for servers in general. Only those that may have what is looked for get all of its budget.
-const GENERAL_WAIT: Duration = Duration::from_millis(1_500);
+pub(super) const GENERAL_WAIT: Duration = Duration::from_millis(1_500);
 /// Words that say nothing about what a server is for.
 const COMMON: [&str; 8] = ["mcp", "server", "tool", "the", "and", "for", "with", "npx"];
 /// Hits of a longer list that show what they return.
 const RETURNS_SHOWN: usize = 5;
+/// The note for a program whose search found nothing that fits.
+const NOTHING_FITS: &str =
+    "nothing here seems to do this; mcp_provision can look for a server that does";
 /// The note for a running server that does not declare the capability.
 const NO_TOOLS: &str = "announces no tools";
 
@@ -343,7 +347,7 @@ impl View {
             request.offset = offset as usize;
         }
         let (mut note, mut is_scored) = (None, false);
-        let (hits, total) = match (&request.query, ranker) {
+        let (mut hits, total) = match (&request.query, ranker) {
             (Some(query), Some(ranker)) => {
                 let page = (request.offset, request.page_size());
                 let server = request.server.as_deref();
@@ -355,6 +359,17 @@ impl View {
             _ if request.is_overview() => (Vec::new(), 0),
             _ => self.named(request, &searched, &snapshot, (&pending, &failed))?,
         };
+        let is_cut = is_scored
+            && match request.operation {
+                Operation::Discover => self.audience == Audience::Compact,
+                Operation::Search | Operation::List => true,
+            };
+        let cut = (is_cut && request.is_open_ended()).then(|| shortlist(&hits));
+        let nothing_fits = is_scored && nothing_fits(&hits);
+        if let Some(cut) = cut.filter(|_| request.operation == Operation::Search) {
+            // Its answers have one form for all hits, and say where the next ones are.
+            hits.truncate(cut.full + cut.named);
+        }
         let stamp = stamp(snapshot.generation, prior.as_ref(), note.as_deref());
         if then.is_some_and(|then| then != stamp) {
             return Err(unusable(CursorError::Stale));
@@ -363,14 +378,16 @@ impl View {
         let next_cursor = (next < total).then(|| {
             self.surface.cursors.encode(stamp, u32::try_from(next).unwrap_or(u32::MAX), &binding)
         });
+        if nothing_fits && request.operation == Operation::Search && self.provisions() {
+            note.get_or_insert_with(|| NOTHING_FITS.to_owned());
+        }
         // A query for one server, or one without hits, also names the tools that were skipped.
         if note.is_none() && (searched.len() == 1 || total == 0) {
             note = skipped(&searched, &snapshot);
         }
-        let is_cut = is_scored && request.is_open_ended() && self.audience == Audience::Compact;
         Ok(SearchResults {
-            shortlist: is_cut.then(|| shortlist(&hits)),
-            nothing_fits: is_scored && nothing_fits(&hits),
+            shortlist: cut,
+            nothing_fits,
             returns: Vec::new(),
             hits,
             total,

@@ -11,6 +11,7 @@ use metamcp_wire::object;
 use metamcp_wire::scan::MAX_DEPTH;
 use serde_json::{Value, json};
 
+use super::discover::GENERAL_WAIT;
 use super::reply::{Code, ErrorObject};
 use super::sub_request::SubRequests;
 use super::{Finished, Step, View};
@@ -168,8 +169,8 @@ impl View {
         let mut lines: Vec<String> = Vec::new();
         let mut notes: Vec<String> = Vec::new();
         for entry in servers {
-            let Some(peer) = self.introduced(entry, self.surface.options.discover_budget).await
-            else {
+            let patience = self.surface.options.discover_budget.min(GENERAL_WAIT);
+            let Some(peer) = self.introduced(entry, patience).await else {
                 notes.push(format!("{}: {}", entry.name, self.absence(entry)));
                 continue;
             };

@@ -28,6 +28,9 @@ const SERVER_DESCRIPTION: usize = 120;
 /// Longest reason for a failure: it may quote a process's stderr.
 const REASON: usize = 400;
 
+/// Failed servers whose reason is shown where nothing was found.
+const REASONS: usize = 3;
+
 /// Largest schema shown among several hits; a tool requested by name shows its whole schema.
 const LISTED_SCHEMA_BYTES: usize = 8 * 1024;
 
@@ -61,12 +64,7 @@ pub fn to_text(request: &DiscoverRequest, answer: &DiscoverResponse<'_>) -> Stri
 }
 
 /// The hits of a query: a shortlist, or all of a page.
-fn found(
-    out: &mut String,
-    query: &str,
-    request: &DiscoverRequest,
-    answer: &DiscoverResponse<'_>,
-) {
+fn found(out: &mut String, query: &str, request: &DiscoverRequest, answer: &DiscoverResponse<'_>) {
     if answer.hits.is_empty() {
         return nothing_found(out, query, request, answer);
     }
@@ -271,26 +269,19 @@ fn nothing_found(
     request: &DiscoverRequest,
     answer: &DiscoverResponse<'_>,
 ) {
+    if answer.audience != Audience::Shell {
+        return doubt(out, request, answer);
+    }
     let query = Value::from(text::clean_line(query, 80).as_ref()).to_string();
     push(out, &["no tool matches ", &query]);
     match &request.server {
         Some(server) => push(out, &[" on ", &text::clean_line(server, 128)]),
         None => push(out, &[" among ", &known_tools(answer)]),
     }
-    // While servers are starting, other words would be looked for in the same few tools.
-    if !answer.pending.is_empty() {
-        return out.push('\n');
-    }
-    out.push_str("; try other words, or list a server's tools with ");
-    match answer.audience {
-        Audience::Shell => out.push_str(&Next::ToolsOf("SERVER".to_owned()).words(Audience::Shell)),
-        Audience::Compact | Audience::Full => out.push_str("{\"server\": name}"),
-    }
-    out.push('\n');
-    if answer.audience == Audience::Shell && request.server.is_none() {
+    let list = Next::ToolsOf("SERVER".to_owned()).words(Audience::Shell);
+    push(out, &["; try other words, or list a server's tools with ", &list, "\n"]);
+    if request.server.is_none() {
         answer.servers.iter().for_each(|server| server_line(out, server, answer.audience));
-    } else {
-        provision(out, answer);
     }
 }
 
@@ -310,14 +301,14 @@ fn doubt(out: &mut String, request: &DiscoverRequest, answer: &DiscoverResponse<
         None => push(out, &["Nothing among ", &known_tools(answer)]),
     }
     out.push_str(" seems to do this.\n");
-    if request.server.is_none() && answer.pending.is_empty() {
-        provision(out, answer);
+    // While servers are starting, the same question is the next step.
+    if !answer.pending.is_empty() {
+        return;
     }
-}
-
-fn provision(out: &mut String, answer: &DiscoverResponse<'_>) {
-    if answer.provisions {
+    if answer.provisions && request.server.is_none() {
         out.push_str("mcp_provision {\"intent\": …} looks for a server that can.\n");
+    } else if answer.hits.is_empty() {
+        out.push_str("Try other words, or list a server's tools with {\"server\": name}.\n");
     }
 }
 
@@ -358,23 +349,28 @@ fn footer(out: &mut String, request: &DiscoverRequest, answer: &DiscoverResponse
 /// Servers whose tools are missing because something went wrong.
 fn failed(out: &mut String, request: &DiscoverRequest, answer: &DiscoverResponse<'_>) {
     // A server whose line is there already said why on it.
-    let lines_are_shown = request.query.is_none()
-        || answer.audience == Audience::Shell
-            && request.server.is_none()
-            && answer.hits.is_empty();
+    let shows_servers = answer.audience == Audience::Shell && request.server.is_none();
+    let lines_are_shown = request.query.is_none() || shows_servers && answer.hits.is_empty();
     if request.tool.is_none() && lines_are_shown || answer.failed.is_empty() {
         return;
     }
     // What went wrong with each is of no use to somebody who found a tool elsewhere.
-    if answer.shortlist.is_some() && request.server.is_none() {
-        let failed = names(answer.failed.iter().map(|failed| failed.name));
-        return push(out, &["failed: ", &failed, " ({\"server\": name} says why)\n"]);
-    }
-    for failed in answer.failed {
+    let is_found = !answer.hits.is_empty() && !answer.nothing_fits;
+    let reasons = match answer.shortlist {
+        Some(_) if is_found && request.server.is_none() => 0,
+        Some(_) => REASONS,
+        None => answer.failed.len(),
+    };
+    let (with_reason, named) = answer.failed.split_at(reasons.min(answer.failed.len()));
+    for failed in with_reason {
         push(
             out,
             &["failed: ", failed.name, " (", &text::clean_line(failed.reason, REASON), ")\n"],
         );
+    }
+    if !named.is_empty() {
+        let named = names(named.iter().map(|failed| failed.name));
+        push(out, &["failed: ", &named, " ({\"server\": name} says why)\n"]);
     }
 }
 

@@ -70,7 +70,13 @@ const SERVERS: &[ServerLine<'static>] = &[
 
 fn search(request: &DiscoverRequest) -> metamcp_search::search::Found {
     let index = Index::new(vec![Arc::new(ServerIndex::build("files", None, &files()))]);
-    index.page(request.query.as_deref().unwrap(), Scorer::Bm25, request.offset, request.page_size(), None)
+    index.page(
+        request.query.as_deref().unwrap(),
+        Scorer::Bm25,
+        request.offset,
+        request.page_size(),
+        None,
+    )
 }
 
 fn asked(arguments: impl std::borrow::Borrow<Value>) -> DiscoverRequest {
@@ -356,7 +362,7 @@ proptest! {
         for arguments in [json!({"query": "x"}), json!({"server": "s", "detail": "schema"}), json!({"tool": "s:x", "detail": "schema"})] {
             let text = to_text(&asked(arguments), &answer);
             prop_assert!(!text.chars().any(|c| (c.is_control() && c != '\n') || metamcp_types::text::is_hidden(c)), "{text:?}");
-            let ours = ["s:", "  ", "no tool", "input schema: ", "failed: f ("];
+            let ours = ["s:", "  ", "Nothing ", "Try other", "input schema: ", "failed: f ("];
             prop_assert!(text.lines().all(|line| ours.iter().any(|start| line.starts_with(start))), "{text}");
         }
     }

@@ -106,7 +106,11 @@ impl Pruner {
             shown.push(String::from_utf8_lossy(item).into_owned());
         }
         if shown.is_empty() {
-            let first = self.value(items.first().copied().unwrap_or_default(), most / 2, &join(pointer, "0"));
+            let first = self.value(
+                items.first().copied().unwrap_or_default(),
+                most / 2,
+                &join(pointer, "0"),
+            );
             shown.push(first);
         }
         let (first, ends) = (shown.len(), usize::from(last.is_some()));
@@ -209,7 +213,11 @@ mod tests {
         assert_eq!(cut.gap, Gap::Inside { pointer: "/rows".to_owned(), offset: 6 });
         let list = excerpt(&json!(rows).to_string(), 200);
         assert_eq!(list.gap, Gap::Inside { pointer: String::new(), offset: 6 });
-        assert!(list.text.ends_with("… 493 more items,{\"id\":499,\"name\":\"row\"}]"), "{}", list.text);
+        assert!(
+            list.text.ends_with("… 493 more items,{\"id\":499,\"name\":\"row\"}]"),
+            "{}",
+            list.text
+        );
     }
 
     #[test]

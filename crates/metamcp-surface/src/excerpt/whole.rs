@@ -181,6 +181,8 @@ mod tests {
         assert_eq!(shown["kept"]["chars"], 100_003);
         assert!(shown["excerpt"].as_str().unwrap().ends_with("end"));
         assert!(shown["excerpt"].as_str().unwrap().len() < 1_100);
-        assert!(shown["more"].as_str().unwrap().contains("run_tool {\"tool_id\": \"@results:read\""));
+        assert!(
+            shown["more"].as_str().unwrap().contains("run_tool {\"tool_id\": \"@results:read\"")
+        );
     }
 }

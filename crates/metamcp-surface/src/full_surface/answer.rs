@@ -224,14 +224,20 @@ pub fn answer(structured: &[u8], line: Option<&str>, others: &[&[u8]]) -> Vec<u8
     };
     let mut out = Vec::with_capacity(structured.len() * 2 + shown.len() / 4 + 128);
     out.extend_from_slice(b"{\"content\":[");
-    if let Some(line) = line {
-        out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
-        json_string(&mut out, line);
-        out.extend_from_slice(b"},");
+    let mut texts = Vec::new();
+    texts.extend(line);
+    // The line says all of an error; what else there is, such as the steps before it, is shown too.
+    if line.is_none() || !has_only_error(structured) {
+        texts.push(&*shown);
     }
-    out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
-    json_string(&mut out, &shown);
-    out.push(b'}');
+    for (index, text) in texts.into_iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
+        json_string(&mut out, text);
+        out.push(b'}');
+    }
     for part in others {
         out.push(b',');
         out.extend_from_slice(part);
@@ -243,6 +249,14 @@ pub fn answer(structured: &[u8], line: Option<&str>, others: &[&[u8]]) -> Vec<u8
     }
     out.push(b'}');
     out
+}
+
+/// Whether a failed answer says nothing beside its error.
+fn has_only_error(structured: &[u8]) -> bool {
+    let is_empty =
+        |value: &[u8]| matches!(value, b"null" | b"[]" | b"{}" | b"\"\"" | b"0" | b"false");
+    object::members(structured)
+        .all(|(name, value)| matches!(&*name, "error" | "durationMs") || is_empty(value))
 }
 
 /// The shown form with the base64 of each of `others` replaced by its length. Base64 stands in JSON as it is, so the

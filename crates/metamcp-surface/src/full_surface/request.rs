@@ -17,7 +17,7 @@ const WHICH: &str = "a tool's id, NAMESPACE:NAME";
 pub struct SearchRequest {
     /// What the tool should do.
     pub query: String,
-    /// Tools on a page.
+    /// Tools on a page; 0 if the caller leaves it to us.
     pub limit: usize,
     /// Where to go on.
     pub cursor: Option<String>,
@@ -28,7 +28,7 @@ impl SearchRequest {
         let given = Arguments::read("search_tools", raw, &["query", "limit", "cursor"])?;
         Ok(Self {
             query: given.needed("query", "what the tool should do, in words")?,
-            limit: limit(&given)?,
+            limit: asked_limit(&given)?.unwrap_or(0),
             cursor: given.text("cursor")?,
         })
     }
@@ -298,6 +298,10 @@ impl CodeRequest {
 }
 
 fn limit(given: &Arguments<'_>) -> Result<usize, BadArguments> {
+    Ok(asked_limit(given)?.unwrap_or(DEFAULT_LIMIT))
+}
+
+fn asked_limit(given: &Arguments<'_>) -> Result<Option<usize>, BadArguments> {
     let asked = given.whole("limit", (1, MAX_LIMIT as u64))?;
-    Ok(asked.map_or(DEFAULT_LIMIT, |asked| asked as usize))
+    Ok(asked.map(|asked| asked as usize))
 }

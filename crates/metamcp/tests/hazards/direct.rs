@@ -550,7 +550,11 @@ fn resources_and_prompts_are_reached_from_the_usual_surface_too() {
     assert!(text(&found).contains("\"@resources\""), "{}", text(&found));
     assert!(text(&found).contains("\"@prompts\""), "{}", text(&found));
     let found = call(&gateway, "mcp_discover", &json!({"query": "echo"}));
-    assert!(text(&found).contains("Resources of one, flood: mcp_call"), "{}", text(&found));
+    assert!(!text(&found).contains("@resources"), "{}", text(&found));
+    for asked_for in [json!({}), json!({"query": "read a resource"})] {
+        let found = call(&gateway, "mcp_discover", &asked_for);
+        assert!(text(&found).contains("Resources of one, flood: mcp_call"), "{}", text(&found));
+    }
     let found = call(&gateway, "mcp_discover", &json!({"server": "plain"}));
     assert!(!text(&found).contains("@resources"), "{}", text(&found));
     let listed = gateway.call("@resources", "list", &json!({"server": "one"}));

@@ -12,7 +12,7 @@ fn results_are_the_same_bytes_as_without_a_gateway() {
     let mut workspace = Workspace::new().unwrap();
     workspace.server("a", chaos_server(&[]));
     // No limit: otherwise only a part of a long result would be shown.
-    workspace.setting("limits", json!({"maxResultBytes": 0}));
+    workspace.setting("limits", json!({"maxResultChars": 0}));
     let direct = Client::start(direct(&workspace)).unwrap();
     direct.initialize(&json!({}), HUNG).unwrap();
     let gateway = Gateway::start(workspace);

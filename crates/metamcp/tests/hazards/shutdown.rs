@@ -38,7 +38,7 @@ fn open_calls_are_answered_when_the_client_closes_its_end() {
 fn a_client_that_reads_nothing_any_more_and_closes_its_end_is_gone() {
     let mut workspace = Workspace::new().unwrap();
     workspace.server("a", chaos_server(&[]));
-    workspace.setting("limits", json!({"maxResultBytes": 0}));
+    workspace.setting("limits", json!({"maxResultChars": 0}));
     let (asked, heard) = channel();
     let (release, held) = channel::<()>();
     // The client's only reader is blocked while answering a server request.

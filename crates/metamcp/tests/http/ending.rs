@@ -210,7 +210,7 @@ fn it_does_not_listen_to_the_world_without_knowing_whom_to_let_in() {
 fn with_long_answers(flags: &[&str]) -> Served {
     let mut workspace = Workspace::new().unwrap();
     workspace.server("a", chaos_server(&[]));
-    workspace.setting("limits", json!({"maxResultBytes": 0}));
+    workspace.setting("limits", json!({"maxResultChars": 0}));
     Served::start_in(workspace, flags)
 }
 

@@ -188,7 +188,7 @@ fn several_messages_at_once_as_one_revision_allowed() {
 
 #[test]
 fn a_large_result_is_the_same_on_both_ways() {
-    let served = Served::start(&["--max-result-bytes", "0"]);
+    let served = Served::start(&["--max-result-chars", "0"]);
     let session = served.session(&json!({}));
     let text = session.text(1, "big", &json!({"bytes": 3_000_000}));
     assert_eq!(text.len(), 3_000_000);

@@ -158,7 +158,7 @@ fn a_client_that_can_read_nothing_is_not_waited_for() {
 #[test]
 fn a_long_answer_leaves_before_the_end() {
     let mut workspace = one_server();
-    workspace.setting("limits", json!({"maxResultBytes": 0}));
+    workspace.setting("limits", json!({"maxResultChars": 0}));
     let (mut gateway, mut output) = bare(&workspace);
     let mut input = gateway.stdin.take().unwrap();
     let big = json!({"name": "mcp_call",

@@ -186,8 +186,9 @@ fn executing_code() {
     let answer = gateway.full("execute_code", &json!({"code": "const x = 1;"}));
     assert!(answer["stderr"].as_str().unwrap().contains("nothing was returned"), "{answer:#}");
     let long = json!({"code": "return 'x'.repeat(50000)"});
-    let read = gateway.full("execute_code", &long)["value"]["kept"]["read"].clone();
-    let words = read.as_str().unwrap().strip_prefix("run_tool ").unwrap();
+    let more = gateway.full("execute_code", &long)["value"]["more"].clone();
+    let (_, words) = more.as_str().unwrap().split_once("run_tool ").unwrap();
+    let (words, _) = words.split_once(", or ").unwrap();
     let answer = gateway.full("run_tool", &serde_json::from_str(words).unwrap());
     assert!(answer["structured"].as_str().unwrap().starts_with("xxx"), "{answer:#}");
 }

@@ -1,11 +1,11 @@
 //! Results that are too long to show: nothing of them is lost, on any path.
 
-use metamcp_testkit::{Workspace, chaos_server};
+use metamcp_testkit::{Workspace, chaos_server, stored_handle};
 use serde_json::{Value, json};
 
 use crate::gateway::{Gateway, HUNG};
 
-/// Over the default limit of 256 KiB.
+/// Over the default limit of 24,000 characters.
 const LONG: usize = 1_000_000;
 
 fn gateway(args: &[&str]) -> Gateway {
@@ -32,11 +32,10 @@ fn text(result: &Value) -> &str {
 fn a_long_result_is_shown_in_part_and_read_to_the_last_byte() {
     let gateway = gateway(&[]);
     let short = big(&gateway, LONG);
-    let kept = &short["structuredContent"]["kept"];
-    assert_eq!(kept["shape"], "a text of 1000000 characters on 1 lines", "{kept:#}");
-    assert!(kept["bytes"].as_u64().unwrap() > LONG as u64);
-    assert!(text(&short).len() < 10_000 && text(&short).starts_with("xxx"));
-    let id = kept["id"].as_str().unwrap();
+    assert!(short["structuredContent"].is_null(), "it would hold less than the text");
+    assert!(text(&short).len() < 7_000 && text(&short).starts_with("xxx"));
+    assert!(text(&short).contains("[an excerpt of 1000000 characters. More: mcp_call "));
+    let id = stored_handle(&short).unwrap();
     let (mut whole, mut offset) = (String::new(), 0);
     while offset < LONG {
         let part = read(&gateway, "read", &json!({"id": id, "offset": offset, "length": 100_000}));
@@ -66,16 +65,16 @@ fn a_long_result_is_shown_in_part_and_read_to_the_last_byte() {
 #[test]
 fn what_is_not_too_long_passes_as_it_is() {
     let gateway = gateway(&[]);
-    assert_eq!(text(&big(&gateway, 200_000)).len(), 200_000);
-    assert!(big(&gateway, 200_000)["structuredContent"].is_null());
+    assert_eq!(text(&big(&gateway, 24_000)).len(), 24_000);
+    assert_ne!(text(&big(&gateway, 24_001)).len(), 24_001);
 }
 
 #[test]
 fn the_limit_can_be_moved_and_taken_away() {
-    let gateway = gateway(&["--max-result-bytes", "1000"]);
-    assert!(big(&gateway, 2_000)["structuredContent"]["kept"]["id"].is_string());
+    let gateway = gateway(&["--max-result-chars", "1000"]);
+    assert!(text(&big(&gateway, 2_000)).contains("@results:read"));
     drop(gateway);
-    let gateway = self::gateway(&["--max-result-bytes", "0"]);
+    let gateway = self::gateway(&["--max-result-chars", "0"]);
     assert_eq!(text(&big(&gateway, LONG)).len(), LONG);
 }
 
@@ -84,7 +83,7 @@ fn the_full_surface_stores_long_values_too() {
     let gateway = gateway(&["--surface", "full"]);
     let ran = gateway.full("run_tool", &json!({"tool_id": "one:big", "args": {"bytes": LONG}}));
     let id = ran["structured"]["kept"]["id"].as_str().unwrap();
-    assert!(ran["structured"]["head"].as_str().unwrap().starts_with("xxx"), "{ran:#}");
+    assert!(ran["structured"]["excerpt"].as_str().unwrap().starts_with("xxx"), "{ran:#}");
     let part = gateway.full(
         "run_tool",
         &json!({"tool_id": "@results:read", "args": {"id": id, "offset": LONG - 3}}),
@@ -95,16 +94,14 @@ fn the_full_surface_stores_long_values_too() {
     );
     // Each value alone is short enough, all together are not: the last ones are stored, and the next step gets the
     // full value.
-    let step = json!({"tool_id": "one:big", "args": {"bytes": 100_000}});
+    let step = json!({"tool_id": "one:big", "args": {"bytes": 10_000}});
     let chain = gateway.full(
         "run_chain",
         &json!({"steps": [step, step, step, {"tool_id": "one:echo", "args": {"text": {"$from": 2}}}]}),
     );
-    assert_eq!(chain["results"][1]["structured"].as_str().unwrap().len(), 100_000);
+    assert_eq!(chain["results"][1]["structured"].as_str().unwrap().len(), 10_000);
     assert!(chain["results"][2]["structured"]["kept"]["id"].is_string(), "{:#}", chain["error"]);
-    assert!(
-        chain["results"][3]["structured"]["kept"]["shape"].as_str().unwrap().contains("100000")
-    );
+    assert!(chain["results"][3]["structured"]["kept"]["shape"].as_str().unwrap().contains("10000"));
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 mod budget;
 mod chain;
+mod cold;
 mod full;
 mod gateway;
 mod large;

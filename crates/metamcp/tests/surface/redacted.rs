@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use metamcp_testkit::{Workspace, chaos_server};
+use metamcp_testkit::{Workspace, chaos_server, stored_handle};
 use serde_json::json;
 
 use crate::gateway::{Gateway, HUNG};
@@ -205,10 +205,10 @@ fn a_script_sees_what_the_model_would_see_and_can_pass_it_on() {
 
 #[test]
 fn long_results_are_clean_in_every_part() {
-    let gateway = Gateway::start(workspace(), &["--max-result-bytes", "1000"]);
+    let gateway = Gateway::start(workspace(), &["--max-result-chars", "1000"]);
     let text = format!("{}{VALUE}{}", "x".repeat(10_000), "y".repeat(10_000));
     let short = gateway.call("mcp_call", &json!({"tool": "one:echo", "args": {"text": text}}));
-    let id = short.value["result"]["structuredContent"]["kept"]["id"].as_str().unwrap().to_owned();
+    let id = stored_handle(&short.value["result"]).unwrap().to_owned();
     gateway
         .client
         .mcp_call_now("@results", "read", &json!({"id": id, "offset": 9_990}), HUNG)

@@ -1,6 +1,6 @@
 //! A session restricted to a toolset cannot reach outside of it, on any path.
 
-use metamcp_testkit::{Workspace, chaos_server, echo_server};
+use metamcp_testkit::{Workspace, chaos_server, echo_server, stored_handle};
 use serde_json::{Value, json};
 
 use crate::gateway::{Gateway, HUNG};
@@ -177,7 +177,7 @@ fn by_the_full_surface() {
 fn by_stored_results_only_its_own() {
     let gateway = scoped();
     let short = gateway.call("mcp_call", &json!({"tool": "one:big", "args": {"bytes": 600_000}}));
-    let id = short.value["result"]["structuredContent"]["kept"]["id"].as_str().unwrap().to_owned();
+    let id = stored_handle(&short.value["result"]).unwrap().to_owned();
     let read = gateway.client.mcp_call_now("@results", "read", &json!({"id": id}), HUNG).unwrap();
     assert!(read.text().unwrap().starts_with("xxx"));
     nothing_leaked(&gateway);

@@ -194,7 +194,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         key: Some("limits.maxResultChars"),
-        aliases: &["limits.maxResultBytes", "code.shownResultChars"],
+        aliases: &["maxResultBytes"],
         flag: "max-result-chars",
         env: "METAMCP_MAX_RESULT_CHARS",
         kind: Kind::Count { min: 0, max: 1 << 30 },

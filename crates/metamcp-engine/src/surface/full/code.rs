@@ -85,8 +85,7 @@ impl View {
         let handle = is_long.then(|| {
             self.surface.results.put(&self.owner(), Bytes::copy_from_slice(value.as_bytes()))
         });
-        let shown =
-            handle.as_ref().map(|handle| {
+        let shown = handle.as_ref().map(|handle| {
             excerpt::preview(value.as_bytes(), self.shown_chars(), handle).to_string()
         });
         let ran = CodeResponse {
