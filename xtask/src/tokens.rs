@@ -116,8 +116,8 @@ impl Options {
     fn wants(&self, part: &str) -> bool {
         let all = self.only.is_empty();
         // A word that is no part is one of a conversation's name.
-        let conversations = part == "conversations"
-            && self.only.iter().any(|word| !PARTS.contains(&word.as_str()));
+        let conversations =
+            part == "conversations" && self.only.iter().any(|word| !PARTS.contains(&word.as_str()));
         all || conversations || self.only.iter().any(|word| word == part)
     }
 

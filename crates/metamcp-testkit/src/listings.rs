@@ -70,8 +70,7 @@ pub fn recorded() -> Result<Vec<Listing>> {
     let folder = folder().join("recorded");
     let entries =
         fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
-    let mut files: Vec<PathBuf> =
-        entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     files.retain(|file| file.extension().is_some_and(|end| end == "json"));
     files.sort();
     files.iter().map(|file| Listing::read(file)).collect()
@@ -123,13 +122,15 @@ mod tests {
             .unwrap()
             .iter()
             .flat_map(|listing| {
-                let name = |tool: &Value| format!("{}:{}", listing.name, tool["name"].as_str().unwrap());
+                let name =
+                    |tool: &Value| format!("{}:{}", listing.name, tool["name"].as_str().unwrap());
                 listing.tools.iter().map(name).collect::<Vec<_>>()
             })
             .collect();
         let questions = questions().unwrap();
         assert!(questions.len() >= 100, "{}", questions.len());
-        let distinct: HashSet<&str> = questions.iter().map(|question| question.words.as_str()).collect();
+        let distinct: HashSet<&str> =
+            questions.iter().map(|question| question.words.as_str()).collect();
         assert_eq!(distinct.len(), questions.len());
         for question in questions {
             assert!(!question.tools.is_empty(), "{}", question.words);

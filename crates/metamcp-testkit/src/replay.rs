@@ -79,12 +79,16 @@ mod tests {
             tools: vec![json!({"name": "b", "inputSchema": {"type": "object"}})],
         };
         let ask = |method: &str| {
-            response(&listing, &json!({"jsonrpc": "2.0", "id": 7, "method": method}).to_string()).unwrap()
+            response(&listing, &json!({"jsonrpc": "2.0", "id": 7, "method": method}).to_string())
+                .unwrap()
         };
         assert_eq!(ask("initialize")["result"], listing.initialize);
         assert_eq!(ask("tools/list")["result"]["tools"], json!(listing.tools));
         assert_eq!(ask("tools/call")["result"]["isError"], true);
         assert_eq!(ask("server/discover")["error"]["code"], -32601);
-        assert!(response(&listing, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).is_none());
+        assert!(
+            response(&listing, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
+                .is_none()
+        );
     }
 }

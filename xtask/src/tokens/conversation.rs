@@ -113,7 +113,9 @@ impl<'a> Model<'a> {
 
     /// Whether the signature of `tool` said that it returns something with this word in it.
     pub(super) fn knows_it_returns(&self, tool: &str, word: &str) -> bool {
-        self.turns.iter().any(|turn| returns(&turn.answer, tool).is_some_and(|it| it.contains(word)))
+        self.turns
+            .iter()
+            .any(|turn| returns(&turn.answer, tool).is_some_and(|it| it.contains(word)))
     }
 
     /// Whether what the client handed over at the beginning contains these words.
@@ -152,7 +154,12 @@ impl<'a> Model<'a> {
 
     /// Runs the first script, and the second where the first failed as expected. A failure that does not tell what
     /// the value was costs a look at it first.
-    pub(super) fn execute_and_fix(&mut self, first: &str, look: &str, second: &str) -> Result<String> {
+    pub(super) fn execute_and_fix(
+        &mut self,
+        first: &str,
+        look: &str,
+        second: &str,
+    ) -> Result<String> {
         let answer = self.execute(first)?;
         if !failed(&answer) {
             return Ok(answer);

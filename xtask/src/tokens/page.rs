@@ -33,7 +33,11 @@ pub(super) fn goals(this: &Value, other: Option<&Value>) -> Vec<Goal> {
         }
     };
     let (list, discover) = (&this["list"], &this["discover"]);
-    at_most("`tools/list` and instructions, compact", &list["surfaces"]["compact"]["all"], &list["goal"]);
+    at_most(
+        "`tools/list` and instructions, compact",
+        &list["surfaces"]["compact"]["all"],
+        &list["goal"],
+    );
     at_most("an answer of `mcp_discover`, median", &discover["median"], &discover["goal_median"]);
     at_most("an answer of `mcp_discover`, p95", &discover["p95"], &discover["goal_p95"]);
     let rows = rows(this);
@@ -41,7 +45,11 @@ pub(super) fn goals(this: &Value, other: Option<&Value>) -> Vec<Goal> {
         let open: Vec<&str> = rows.iter().filter(|row| row["done"] != true).map(name).collect();
         goals.push(Goal {
             what: "every conversation ends with its task done".to_owned(),
-            reached: if open.is_empty() { "yes".to_owned() } else { format!("not {}", open.join(", ")) },
+            reached: if open.is_empty() {
+                "yes".to_owned()
+            } else {
+                format!("not {}", open.join(", "))
+            },
             is_met: open.is_empty(),
         });
     }
@@ -49,7 +57,10 @@ pub(super) fn goals(this: &Value, other: Option<&Value>) -> Vec<Goal> {
     for column in ["tokens", "structured"] {
         let share = sum(this, column, None) as f64 / sum(other, column, None) as f64;
         goals.push(Goal {
-            what: format!("all conversations{}: at most half of the other binary's tokens", shown_as(column)),
+            what: format!(
+                "all conversations{}: at most half of the other binary's tokens",
+                shown_as(column)
+            ),
             reached: format!("{:.0} %", share * 100.0),
             is_met: share <= GOAL_SHARE,
         });
@@ -59,7 +70,10 @@ pub(super) fn goals(this: &Value, other: Option<&Value>) -> Vec<Goal> {
             .map(name)
             .collect();
         goals.push(Goal {
-            what: format!("no conversation{} above its own cost with the other binary", shown_as(column)),
+            what: format!(
+                "no conversation{} above its own cost with the other binary",
+                shown_as(column)
+            ),
             reached: if above.is_empty() { "none".to_owned() } else { above.join(", ") },
             is_met: above.is_empty(),
         });
@@ -99,7 +113,9 @@ pub(super) fn page(this: &Value, other: Option<&Value>, goals: &[Goal]) -> Resul
         page.push_str("\"Before\" is the binary given with `--against`: the same questions and conversations in the same run.\n");
     }
     page.push_str(&tables(this, other, goals));
-    page.push_str("\n## The servers\n\n| server | package | version | tools |\n|---|---|---|---|\n");
+    page.push_str(
+        "\n## The servers\n\n| server | package | version | tools |\n|---|---|---|---|\n",
+    );
     for listing in listings {
         writeln!(
             page,
@@ -123,7 +139,10 @@ fn list_table(page: &mut String, this: &Value, other: Option<&Value>) {
     page.push_str(&format!("| surface | `tools/list` | instructions | together |{before}\n"));
     page.push_str(&format!("|---|---|---|---|{}\n", if other.is_some() { "---|" } else { "" }));
     for (name, row) in surfaces {
-        page.push_str(&format!("| {name} | {} | {} | **{}** |", row["list"], row["instructions"], row["all"]));
+        page.push_str(&format!(
+            "| {name} | {} | {} | **{}** |",
+            row["list"], row["instructions"], row["all"]
+        ));
         if let Some(other) = other {
             page.push_str(&format!(" {} |", other["list"]["surfaces"][name]["all"]));
         }
@@ -143,8 +162,10 @@ fn discover_table(page: &mut String, this: &Value, other: Option<&Value>) {
         ),
         this["discover"]["questions"]
     ));
-    let all: Vec<(&str, &Value)> =
-        [("before", other), ("now", Some(this))].into_iter().filter_map(|(name, it)| Some((name, it?))).collect();
+    let all: Vec<(&str, &Value)> = [("before", other), ("now", Some(this))]
+        .into_iter()
+        .filter_map(|(name, it)| Some((name, it?)))
+        .collect();
     page.push_str("| | median | p95 | mean | structured median | p95 | right tool in full | or by name |\n|---|---|---|---|---|---|---|---|\n");
     for (name, measured) in all {
         let row = &measured["discover"];
@@ -204,7 +225,8 @@ fn conversation_table(page: &mut String, this: &Value, other: Option<&Value>) {
     for row in rows {
         let before = of(other, name(row));
         let pair = |column: &str| {
-            let (then, now) = (before[column].as_u64().unwrap_or(0), row[column].as_u64().unwrap_or(0));
+            let (then, now) =
+                (before[column].as_u64().unwrap_or(0), row[column].as_u64().unwrap_or(0));
             format!("{then} | {now} | {:.2}", now as f64 / then as f64)
         };
         page.push_str(&format!(

@@ -89,7 +89,11 @@ impl Place {
             .env("GIT_AUTHOR_DATE", "2026-01-02T03:04:05Z")
             .env("GIT_COMMITTER_DATE", "2026-01-02T03:04:05Z")
             .output()?;
-        ensure!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        ensure!(
+            output.status.success(),
+            "git {args:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         Ok(())
     }
 

@@ -54,9 +54,7 @@ impl Servers {
                 (self.node(), vec![json!(script)])
             }
             "listed-python" => (self.installed.join(from).join("bin").join(field("entry")), vec![]),
-            _ => {
-                (self.python(), vec![json!("-m"), json!(field("entry"))])
-            }
+            _ => (self.python(), vec![json!("-m"), json!(field("entry"))]),
         };
         let folder = place.folder().to_string_lossy();
         for arg in entry["args"].as_array().into_iter().flatten() {
@@ -67,6 +65,8 @@ impl Servers {
             "filesystem" => args.push(json!(place.files())),
             "git" => args.extend([json!("--repository"), json!(place.repository())]),
             "time" => args.push(json!("--local-timezone=UTC")),
+            // The pages of the conversations are on this machine.
+            "fetch" => args.push(json!("--allow-private-ips")),
             "memory" => {
                 env.insert("MEMORY_FILE_PATH".to_owned(), json!(place.memory()));
             }
@@ -124,7 +124,8 @@ impl Servers {
             tools,
         };
         // Some servers put their working directory into a description.
-        let text = serde_json::to_string(&listing)?.replace(&*place.folder().to_string_lossy(), ELSEWHERE);
+        let text =
+            serde_json::to_string(&listing)?.replace(&*place.folder().to_string_lossy(), ELSEWHERE);
         let personal = text.contains(&*self.installed.to_string_lossy());
         ensure!(!personal, "its list names {}, which is of this machine", self.installed.display());
         Ok(serde_json::from_str(&text)?)

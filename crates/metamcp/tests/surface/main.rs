@@ -14,3 +14,4 @@ mod progress;
 mod records;
 mod redacted;
 mod scoped;
+mod tokens;

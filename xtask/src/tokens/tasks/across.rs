@@ -29,7 +29,8 @@ pub(super) const A_REPORT_FROM_THE_DATABASE: Task = Task {
         let queries = ["run a select query", "execute SQL that reads from the database"];
         let best = model.use_tool("sqlite:read_query", &queries, json!({ "query": query }))?;
         contains(&best, "Noor")?;
-        let args = json!({ "path": place.file("report.md"), "content": "Best customer: Noor, 1290\n" });
+        let args =
+            json!({ "path": place.file("report.md"), "content": "Best customer: Noor, 1290\n" });
         model.use_tool("filesystem:write_file", &["write a file", "create a text file"], args)?;
         contains(&place.read("report.md")?, "Noor")
     },
@@ -64,7 +65,8 @@ pub(super) const A_PAGE_INTO_THE_DATABASE: Task = Task {
     kind: KIND,
     prepare: shop,
     talk: |model, _| {
-        let page = site::serve("<html><body><p>Exchange rate today: 1 EUR = 1.17 USD</p></body></html>")?;
+        let page =
+            site::serve("<html><body><p>Exchange rate today: 1 EUR = 1.17 USD</p></body></html>")?;
         let queries = ["get a web page", "fetch the content of a URL as markdown"];
         let rate = model.use_tool("fetch:fetch", &queries, json!({ "url": page }))?;
         contains(&rate, "1.17 USD")?;
@@ -98,9 +100,14 @@ pub(super) const FILES_FROM_ROWS: Task = Task {
         );
         let naive = format!("{rows}\nconst list = rows.map(row => row);\n{write}");
         let look = format!("{rows}\nreturn [typeof rows, String(rows).slice(0, 200)];");
-        let right = format!("{rows}\nconst list = JSON.parse(rows.replaceAll(\"'\", '\"'));\n{write}");
+        let right =
+            format!("{rows}\nconst list = JSON.parse(rows.replaceAll(\"'\", '\"'));\n{write}");
         let knows = model.knows_it_returns("sqlite:read_query", "string");
-        if knows { model.execute(&right)? } else { model.execute_and_fix(&naive, &look, &right)? };
+        if knows {
+            model.execute(&right)?
+        } else {
+            model.execute_and_fix(&naive, &look, &right)?
+        };
         succeeded(model)?;
         ensure!(place.read("3.txt")? == "Noor", "3.txt is wrong");
         Ok(())

@@ -32,7 +32,12 @@ pub(super) const AN_ERROR_IN_A_LONG_LOG: Task = Task {
             } else {
                 format!("INFO request {number} handled in {} ms", number % 90)
             };
-            format!("2026-01-02T03:{:02}:{:02}Z worker-{} {what}", number / 60, number % 60, number % 8)
+            format!(
+                "2026-01-02T03:{:02}:{:02}Z worker-{} {what}",
+                number / 60,
+                number % 60,
+                number % 8
+            )
         };
         place.write("app.log", &(0..LINES).map(line).collect::<Vec<_>>().join("\n"))
     },
@@ -50,7 +55,10 @@ pub(super) const ERRORS_IN_MANY_FILES: Task = Task {
     prepare: |place, _| {
         (0..FILES).try_for_each(|number| {
             let level = if number % 7 == 0 { "ERROR" } else { "INFO" };
-            place.write(&format!("logs/{number:03}.log"), &format!("start\n{level} of job {number}\nend\n"))
+            place.write(
+                &format!("logs/{number:03}.log"),
+                &format!("start\n{level} of job {number}\nend\n"),
+            )
         })
     },
     talk: |model, place| {
@@ -88,7 +96,11 @@ pub(super) const SALES_BY_REGION: Task = Task {
             let mut csv = String::from("date,region,amount\n");
             for sale in 0..SALES {
                 let region = ["north", "south", "east", "west"][(sale + month) % 4];
-                csv.push_str(&format!("2026-{month:02}-{:02},{region},{}\n", sale % 28 + 1, sale * month % 97));
+                csv.push_str(&format!(
+                    "2026-{month:02}-{:02},{region},{}\n",
+                    sale % 28 + 1,
+                    sale * month % 97
+                ));
             }
             place.write(&format!("sales/{month:02}.csv"), &csv)
         })
@@ -115,7 +127,10 @@ pub(super) const SALES_BY_REGION: Task = Task {
         })?;
         let mut north = 0;
         for month in 1..=MONTHS {
-            north += (0..SALES).filter(|sale| (sale + month) % 4 == 0).map(|sale| sale * month % 97).sum::<usize>();
+            north += (0..SALES)
+                .filter(|sale| (sale + month) % 4 == 0)
+                .map(|sale| sale * month % 97)
+                .sum::<usize>();
         }
         contains(&answer, &north.to_string())
     },
@@ -134,9 +149,12 @@ pub(super) const ONE_FILE_IS_MISSING: Task = Task {
         let tool = "filesystem:get_file_info";
         model.find(tool, &["size of a file", "file metadata"])?;
         let folder = place.file("parts");
-        let numbers = format!("const numbers = Array.from({{ length: {SIZES} }}, (_, i) => String(i).padStart(2, '0'));\n");
+        let numbers = format!(
+            "const numbers = Array.from({{ length: {SIZES} }}, (_, i) => String(i).padStart(2, '0'));\n"
+        );
         let ask = format!("n => filesystem.getFileInfo({{ path: `{folder}/${{n}}.dat` }})");
-        let plain = format!("{numbers}const all = await parallel(numbers, {ask}, 8);\nreturn all.length;");
+        let plain =
+            format!("{numbers}const all = await parallel(numbers, {ask}, 8);\nreturn all.length;");
         let settled = format!(
             "{numbers}const all = await parallel.settled(numbers, {ask}, 8);\n\
              return {{ there: all.filter(one => one.status === 'fulfilled').length, missing: numbers.filter((_, i) => all[i].status === 'rejected') }};"
@@ -179,7 +197,8 @@ fn with_text(model: &mut Model<'_>, script: impl Fn(&str) -> String) -> Result<S
 
 /// Whether an earlier script already had it right.
 fn has_learnt(model: &Model<'_>) -> bool {
-    let code = |turn: &Turn| turn.arguments["code"].as_str().is_some_and(|it| it.contains("t.content"));
+    let code =
+        |turn: &Turn| turn.arguments["code"].as_str().is_some_and(|it| it.contains("t.content"));
     model.turns.iter().any(code)
 }
 

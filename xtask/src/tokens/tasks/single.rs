@@ -43,7 +43,8 @@ pub(super) const A_TIME_ELSEWHERE: Task = Task {
         let args = json!({
             "source_timezone": "America/Sao_Paulo", "time": "15:30", "target_timezone": "Asia/Tokyo",
         });
-        let queries = ["what time is a meeting in another city", "convert a time between time zones"];
+        let queries =
+            ["what time is a meeting in another city", "convert a time between time zones"];
         let answer = model.use_tool("time:convert_time", &queries, args)?;
         // Neither place has a summer time.
         contains(&answer, "03:30")
