@@ -15,6 +15,7 @@ mod run;
 mod suite;
 mod tidy;
 mod times;
+mod tokens;
 mod tools;
 mod train;
 mod workspace;
@@ -77,6 +78,12 @@ const TASKS: &[Task] = &[
         options: "[--quick] [--only ROW]...",
         about: "direct, byte-copy relay and metamcp in one run; writes docs/benchmarks.md",
         run: bench::run,
+    },
+    Task {
+        name: "tokens",
+        options: "[--record] [--against BINARY] [--only PART]... [--json] [--check]",
+        about: "what the tool surface costs a model: lists, searches and conversations, over recorded and real servers; writes docs/tokens.md",
+        run: tokens::run,
     },
     Task {
         name: "hardened",

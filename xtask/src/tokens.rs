@@ -1,0 +1,191 @@
+//! What the tool surface costs a model, in tokens: lists, answers of searches, and whole conversations.
+//! Owns: the recorded listings and docs/tokens.md.      Never: fails because a goal is missed, unless asked with --check.
+//! In: recorded listings, real servers in target/real, one binary or two.  Out: tables on stdout and in docs/, or JSON.
+//! Tests: below and beside the parts; budgets without a second binary are in `crates/metamcp/tests/surface/tokens.rs`.
+
+mod conversation;
+mod discover;
+mod gateway;
+mod listing;
+mod page;
+mod place;
+mod servers;
+mod tasks;
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use metamcp_testkit::{Workspace as Config, listings};
+use serde_json::{Map, Value, json};
+
+use crate::workspace::Workspace;
+use crate::{real, run};
+use gateway::Counter;
+use servers::Servers;
+
+/// The parts, by the name `--only` takes.
+const PARTS: [&str; 3] = ["list", "discover", "conversations"];
+
+#[derive(Default)]
+struct Options {
+    record: bool,
+    json: bool,
+    check: bool,
+    /// Shows every turn of the conversations on stderr.
+    transcript: bool,
+    against: Option<PathBuf>,
+    binary: Option<PathBuf>,
+    /// Parts, or words in the name of a conversation.
+    only: Vec<String>,
+}
+
+/// What every part needs.
+struct Bench {
+    servers: Servers,
+    counter: Counter,
+    /// Where homes and files are while something is measured.
+    folder: PathBuf,
+}
+
+pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
+    let options = parsed(options)?;
+    let binary = match &options.binary {
+        Some(binary) => binary.clone(),
+        None => built(workspace)?,
+    };
+    if options.record || options.wants("conversations") {
+        say(&real::install_listed(workspace)?);
+    }
+    let bench = Bench {
+        servers: Servers::find(workspace)?,
+        counter: Counter::new()?,
+        folder: workspace.target.join("tokens"),
+    };
+    if options.record {
+        let recorded = bench.servers.record(&bench.folder)?;
+        let tools: usize = recorded.iter().map(|listing| listing.tools.len()).sum();
+        say(&format!("recorded {} servers with {tools} tools", recorded.len()));
+        return Ok(());
+    }
+    let this = measured(&binary, &options, &bench)?;
+    let other = match &options.against {
+        Some(other) => Some(measured(other, &options, &bench)?),
+        None => None,
+    };
+    let goals = page::goals(&this, other.as_ref());
+    let mut out = io::stdout();
+    if options.json {
+        let all = json!({ "this": this, "other": other, "goals": goals });
+        writeln!(out, "{all:#}")?;
+    } else {
+        out.write_all(page::tables(&this, other.as_ref(), &goals).as_bytes())?;
+    }
+    if options.only.is_empty() {
+        let text = page::page(&this, other.as_ref(), &goals)?;
+        std::fs::write(workspace.root.join("docs/tokens.md"), text)?;
+    }
+    let missed: Vec<&str> =
+        goals.iter().filter(|goal| !goal.is_met).map(|goal| goal.what.as_str()).collect();
+    if options.check && !missed.is_empty() {
+        bail!("missed: {}", missed.join("; "));
+    }
+    Ok(())
+}
+
+fn parsed(options: &[String]) -> Result<Options> {
+    let mut parsed = Options::default();
+    let mut given = options.iter();
+    while let Some(option) = given.next() {
+        let mut value = |what: &str| given.next().with_context(|| format!("{option} needs {what}"));
+        match option.as_str() {
+            "--record" => parsed.record = true,
+            "--json" => parsed.json = true,
+            "--check" => parsed.check = true,
+            "--transcript" => parsed.transcript = true,
+            "--against" => parsed.against = Some(PathBuf::from(value("a binary")?)),
+            "--binary" => parsed.binary = Some(PathBuf::from(value("a binary")?)),
+            "--only" => parsed.only.push(value("a part, or words of a conversation")?.clone()),
+            other => bail!("tokens does not know {other:?}"),
+        }
+    }
+    Ok(parsed)
+}
+
+impl Options {
+    fn wants(&self, part: &str) -> bool {
+        let all = self.only.is_empty();
+        // A word that is no part is one of a conversation's name.
+        let conversations =
+            part == "conversations" && self.only.iter().any(|word| !PARTS.contains(&word.as_str()));
+        all || conversations || self.only.iter().any(|word| word == part)
+    }
+
+    fn wants_conversation(&self, name: &str) -> bool {
+        let mut words = self.only.iter().filter(|word| !PARTS.contains(&word.as_str())).peekable();
+        words.peek().is_none() || words.any(|word| name.contains(word.as_str()))
+    }
+}
+
+/// The debug builds of the gateway and of the program that replays listings.
+fn built(workspace: &Workspace) -> Result<PathBuf> {
+    run::loud(workspace.cargo().args(["build", "-p", "metamcp", "-p", "metamcp-testkit"]))?;
+    Ok(workspace.target.join("debug/metamcp"))
+}
+
+/// All that is asked for, of one binary.
+fn measured(binary: &Path, options: &Options, bench: &Bench) -> Result<Value> {
+    let mut all = Map::new();
+    if options.wants("list") {
+        all.insert("list".to_owned(), listing::measure(binary, bench)?);
+    }
+    if options.wants("discover") {
+        all.insert("discover".to_owned(), discover::measure(binary, bench)?);
+    }
+    if options.wants("conversations") {
+        let mut rows = Vec::new();
+        for task in tasks::TASKS.iter().filter(|task| options.wants_conversation(task.name)) {
+            rows.push(tasks::run(task, binary, bench, options.transcript)?);
+        }
+        all.insert("conversations".to_owned(), Value::Array(rows));
+    }
+    Ok(Value::Object(all))
+}
+
+/// A configuration with every recorded server, replayed.
+fn replayed() -> Result<Map<String, Value>> {
+    let mut config = Config::new()?;
+    for listing in listings::recorded()? {
+        config.server(&listing.name, listing.replayed());
+    }
+    let text = std::fs::read_to_string(config.write_config()?)?;
+    let config: Value = serde_json::from_str(&text)?;
+    config["mcpServers"].as_object().cloned().context("a configuration has servers")
+}
+
+/// Progress is for people; a closed stderr is no reason to stop.
+fn say(text: &str) {
+    drop(writeln!(io::stderr(), "tokens: {text}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(words: &[&str]) -> Options {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        parsed(&words).unwrap()
+    }
+
+    #[test]
+    fn only_takes_parts_and_words_of_a_conversation() {
+        let all = options(&[]);
+        assert!(PARTS.iter().all(|part| all.wants(part)) && all.wants_conversation("weather"));
+        let list = options(&["--only", "list"]);
+        assert!(list.wants("list") && !list.wants("conversations"));
+        let one = options(&["--only", "weather"]);
+        assert!(one.wants("conversations") && !one.wants("discover"));
+        assert!(one.wants_conversation("the weather") && !one.wants_conversation("a clock"));
+        assert!(parsed(&["--agianst".to_owned()]).is_err());
+    }
+}
