@@ -9,6 +9,7 @@ pub mod direct;
 pub mod discover;
 pub mod execute;
 mod full;
+mod names;
 mod provision;
 mod query_cache;
 pub mod reply;

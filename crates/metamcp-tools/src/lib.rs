@@ -4,5 +4,6 @@
 pub mod arguments;
 pub mod cursor;
 pub mod declarations;
+pub mod names;
 pub mod signature;
 pub mod tool;

@@ -33,6 +33,14 @@ pub fn is_slip(name: &str, meant: &str) -> bool {
     longest <= MAX_COMPARED && distance(&name, &meant) * 5 <= longest
 }
 
+/// What is wrong with an argument that a tool does not have; `None` where it is like none of those it has, so that nobody
+/// can have meant one of them by it.
+pub fn mistaken_argument(tool: &str, name: &str, known: &[&str]) -> Option<String> {
+    let near = nearest(name, known.iter().copied(), 1);
+    let near = near.first()?;
+    Some(format!("{tool} has no argument `{}`; did you mean `{near}`?", crate::text::shown(name)))
+}
+
 /// Case and separators are what people get wrong most; they cost nothing.
 fn folded(name: &str) -> Vec<char> {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
@@ -75,7 +83,16 @@ pub fn distance(a: &[char], b: &[char]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_slip, nearest};
+    use super::{is_slip, mistaken_argument, nearest};
+
+    #[test]
+    fn an_argument_like_none_is_not_taken_for_one() {
+        let known = ["query", "server", "limit"];
+        let wrong = mistaken_argument("mcp_discover", "limt", &known).unwrap();
+        assert_eq!(wrong, "mcp_discover has no argument `limt`; did you mean `limit`?");
+        assert!(mistaken_argument("mcp_discover", "server_name", &known).is_some());
+        assert_eq!(mistaken_argument("mcp_discover", "explanation", &known), None);
+    }
 
     #[test]
     fn finds_what_was_meant() {

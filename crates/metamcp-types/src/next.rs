@@ -31,6 +31,8 @@ pub enum Next {
     Schema(String),
     /// Calling one tool.
     Call,
+    /// Calling exactly this tool, `server:tool`.
+    CallOf(String),
     /// Letting a server be used that is switched off, which only a person can.
     Enable(String),
     /// Listing what servers, or one of them, have beside tools.
@@ -63,6 +65,7 @@ impl Next {
             Next::Search => "mcp_discover {\"query\": …}".to_owned(),
             Next::Schema(_) => "mcp_discover {\"tool\": …, \"detail\": \"schema\"}".to_owned(),
             Next::Call => "mcp_call".to_owned(),
+            Next::CallOf(id) => format!("mcp_call {{\"tool\": {}, \"args\": {{…}}}}", json!(id)),
             Next::Enable(_) => format!("`{}` in a terminal", self.shell()),
             Next::Offers { of_prompts, server } => {
                 let args = server.as_ref().map(|server| {
@@ -88,6 +91,9 @@ impl Next {
             Next::Search => "search_tools {\"query\": …}".to_owned(),
             Next::Schema(_) => "describe_tool {\"tool_id\": …}".to_owned(),
             Next::Call => "run_tool".to_owned(),
+            Next::CallOf(id) => {
+                format!("run_tool {{\"tool_id\": {}, \"args\": {{…}}}}", json!(id))
+            }
             Next::Enable(_) | Next::Offers { .. } | Next::Offer { .. } => self.compact(),
         }
     }
@@ -100,6 +106,7 @@ impl Next {
             }
             Next::Search => "metamcp search 'what it should do'".to_owned(),
             Next::Call => "metamcp call SERVER:TOOL".to_owned(),
+            Next::CallOf(id) => format!("metamcp call {}", quoted(id)),
             Next::Enable(server) => format!("metamcp enable {}", quoted(server)),
             Next::Offers { of_prompts, server } => {
                 let args = server.as_ref().map(|server| {
@@ -151,6 +158,23 @@ impl Advice {
         self
     }
 
+    /// Whether one of these tools was meant, each written as the call to make.
+    pub fn did_you_mean(ids: impl IntoIterator<Item = String>) -> Advice {
+        let mut advice = Advice::from("Did you mean ");
+        let mut ids = ids.into_iter().peekable();
+        while let Some(id) = ids.next() {
+            advice = advice.step(Next::CallOf(id), if ids.peek().is_some() { " or " } else { "?" });
+        }
+        advice
+    }
+
+    /// More words at the end.
+    #[must_use]
+    pub fn and(mut self, words: impl Into<Cow<'static, str>>) -> Advice {
+        self.pieces.push(Piece::Words(words.into()));
+        self
+    }
+
     /// All of it for one reader.
     pub fn words(&self, audience: Audience) -> String {
         let piece = |piece: &Piece| match piece {
@@ -185,6 +209,7 @@ mod tests {
             Next::Search,
             Next::Schema("github".into()),
             Next::Call,
+            Next::CallOf("github:it".into()),
             Next::Enable("github".into()),
         ];
         for of_prompts in both {

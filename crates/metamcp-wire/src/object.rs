@@ -29,6 +29,15 @@ pub fn pick<'a, const N: usize>(
     raw: &'a [u8],
     wanted: [&str; N],
 ) -> Result<[Option<&'a [u8]>; N], Defect> {
+    pick_noting(raw, wanted, |_| ())
+}
+
+/// The same, with the name of every other member handed to `other`.
+pub fn pick_noting<'a, const N: usize>(
+    raw: &'a [u8],
+    wanted: [&str; N],
+    mut other: impl FnMut(&[u8]),
+) -> Result<[Option<&'a [u8]>; N], Defect> {
     let mut found = [None; N];
     let mut spans = Spans::new(raw, b'{');
     if !spans.open {
@@ -43,6 +52,8 @@ pub fn pick<'a, const N: usize>(
             }
         } else if wanted.iter().any(|wanted| looks_like(&name, wanted)) {
             return Err(defect(Kind::LookAlike));
+        } else {
+            other(&name);
         }
     }
     if spans.broken { Err(Defect { kind: Kind::End, at: raw.len() }) } else { Ok(found) }

@@ -18,6 +18,11 @@ impl ToolFilter {
         !any(&self.deny) && self.allow.as_deref().is_none_or(any)
     }
 
+    /// Whether the deny list names the tool.
+    pub fn denies(&self, tool: &str) -> bool {
+        self.deny.iter().any(|pattern| pattern.matches(tool))
+    }
+
     /// Whether nothing is filtered at all.
     pub fn is_open(&self) -> bool {
         self.allow.is_none() && self.deny.is_empty()

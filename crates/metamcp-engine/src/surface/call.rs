@@ -10,12 +10,15 @@ use metamcp_config::config::{Retry, SWITCHED_OFF, ServerConfig, ServerState};
 use metamcp_surface::discover::split_id;
 use metamcp_tools::arguments;
 use metamcp_tools::tool::Tool;
-use metamcp_types::nearest::nearest;
+use metamcp_tools::names;
+use metamcp_types::nearest::mistaken_argument;
 use metamcp_types::next::{Advice, Next};
+use metamcp_types::text;
 use metamcp_wire::scan::{Defect, MAX_DEPTH, check};
 use metamcp_wire::{object, write};
 use serde_json::Value;
 
+use super::names::no_such_tool;
 use super::reply::{Code, ErrorObject, from_dispatch_error};
 use super::{Finished, Step, View, result_store};
 use crate::catalog::{Known, Snapshot};
@@ -30,13 +33,13 @@ const NOT_CONTACTED: &str = "The server was not contacted. Correct the arguments
 /// The same after the list was read again for this call: a schema cached on disk is no reason to refuse a call that the
 /// server might accept today.
 const RELISTED: &str = "The call was not sent: the server listed its tools just now, and this is the schema it gave. Correct the arguments and call again.";
-/// Most similar names suggested for one that does not exist.
-const NEAR: usize = 5;
 
 /// A requested call, before it is known whether its tool exists.
 pub(super) struct CallRequest {
     pub(super) entry: Entry,
     pub(super) tool: Arc<str>,
+    /// The tool as it was written, for when the server's list says what that means.
+    written: Arc<str>,
     pub(super) arguments: Option<Bytes>,
     meta: Option<Bytes>,
     progress: Option<Bytes>,
@@ -208,10 +211,11 @@ impl View {
     /// The list is missing, or old enough that it may be wrong about this call: it is read from the server first.
     async fn relist_and_dispatch(
         &self,
-        call_request: CallRequest,
+        mut call_request: CallRequest,
         caller: &Caller,
     ) -> Result<(), ErrorObject> {
         self.surface.catalog.loaded().await;
+        self.name_again(&mut call_request)?;
         let snapshot = self.snapshot();
         let known = snapshot.known(call_request.entry.id);
         match self.validate(&call_request, known) {
@@ -230,6 +234,7 @@ impl View {
             }
             return Err(refused);
         }
+        self.name_again(&mut call_request)?;
         let snapshot = self.snapshot();
         match self.validate(&call_request, snapshot.known(call_request.entry.id)) {
             Validation::Valid { harmless } => self.send(call_request, harmless, caller.clone()),
@@ -244,6 +249,23 @@ impl View {
             Validation::Invalid(refused) => return Err(*refused),
         }
         Ok(())
+    }
+
+    /// Finds the tool again in the list that was just read, and checks the name found as that of any call is.
+    fn name_again(&self, call_request: &mut CallRequest) -> Result<(), ErrorObject> {
+        let of_server = match split_id(&call_request.written) {
+            Some((server, tool)) if self.server(server).is_some() => tool,
+            _ => &call_request.written,
+        };
+        let tool =
+            self.tool_within(&call_request.entry, of_server).map_err(|refused| *refused)?;
+        if tool == call_request.tool {
+            return Ok(());
+        }
+        call_request.tool = tool;
+        self.permits(&call_request.entry, &call_request.tool)
+            .and_then(|()| permitted(call_request))
+            .map_err(|refused| refused.at(&call_request.entry.name, Some(&call_request.tool)))
     }
 
     /// Waits until the tools of the server of that name are known, however long it takes to install and start it.
@@ -334,7 +356,11 @@ impl View {
                     &call_request.tool,
                 )));
             }
-            return Validation::Invalid(Box::new(no_such_tool(call_request, known)));
+            return Validation::Invalid(Box::new(no_such_tool(
+                &call_request.entry,
+                &call_request.tool,
+                known,
+            )));
         };
         if let Err(refused) = checked(call_request, tool) {
             return Validation::Invalid(refused);
@@ -353,9 +379,9 @@ impl View {
         Validation::Valid { harmless }
     }
 
-    fn send(&self, call_request: CallRequest, harmless: bool, caller: Caller) {
-        let CallRequest { entry, tool, arguments, meta, progress, call_progress, result_mapper } =
-            call_request;
+    fn send(&self, mut call_request: CallRequest, harmless: bool, caller: Caller) {
+        let result_mapper = call_request.result_mapper.take();
+        let CallRequest { entry, tool, arguments, meta, progress, call_progress, .. } = call_request;
         let input = caller.responder.input();
         let request = UpstreamRequest {
             server: entry.id,
@@ -394,36 +420,31 @@ impl View {
 
     fn resolve(&self, raw_call: &RawCall<'_>, line: &Bytes) -> Result<CallRequest, Rejected> {
         let &RawCall { by, ref server, ref tool, args, meta } = raw_call;
-        let (server, tool) = match server {
-            Some(server) => {
-                // Models like to give both; the id's own server part must then agree.
-                let own = split_id(tool).filter(|(part, _)| part == server).map(|(_, name)| name);
-                (server.as_str(), own.unwrap_or(tool))
-            }
-            None => match split_id(tool) {
-                Some(parts) => parts,
-                None => return Err(Rejected::Refused(Box::new(self.which_server(tool)))),
-            },
-        };
         let arguments = decode_args(by, args, line)?;
-        let Some(entry) = self.server(server) else {
-            if server == result_store::SERVER {
-                let arguments = arguments.as_deref().unwrap_or(b"{}");
-                let arguments = object::strict_value(arguments, MAX_DEPTH).unwrap_or_default();
-                return Err(Rejected::StoredResult(tool.to_owned(), arguments));
-            }
-            return Err(Rejected::Refused(Box::new(self.no_such_server(server))));
+        let built_in = match server {
+            Some(server) => Some((server.as_str(), tool.as_str())),
+            None => names::built_in(tool),
         };
+        if let Some((server, tool)) = built_in
+            && server == result_store::SERVER
+        {
+            let arguments = arguments.as_deref().unwrap_or(b"{}");
+            let arguments = object::strict_value(arguments, MAX_DEPTH).unwrap_or_default();
+            return Err(Rejected::StoredResult(tool.to_owned(), arguments));
+        }
+        let written: Arc<str> = tool.as_str().into();
+        let (entry, tool) =
+            self.tool_named(server.as_deref(), &written).map_err(Rejected::Refused)?;
         let at = |refused: Box<ErrorObject>| {
-            let tool = Arc::from(tool);
             Rejected::Refused(Box::new(refused.at(&entry.name, Some(&tool))))
         };
-        self.permits(&entry, tool).map_err(at)?;
+        self.permits(&entry, &tool).map_err(at)?;
         let meta = meta.filter(|meta| meta.starts_with(b"{"));
         let progress = meta.and_then(|meta| object::pick(meta, ["progressToken"]).ok()?[0]);
         Ok(CallRequest {
             entry,
-            tool: tool.into(),
+            tool,
+            written,
             arguments,
             meta: meta.map(Bytes::copy_from_slice),
             progress: progress.map(Bytes::copy_from_slice),
@@ -432,52 +453,12 @@ impl View {
         })
     }
 
-    /// The ids of all tools of that name, as far as tools are known.
-    pub fn owners(&self, tool: &str) -> Vec<String> {
-        let (servers, snapshot) = (self.servers(), self.snapshot());
-        let has = |entry: &&Entry| snapshot.known(entry.id)?.tool(tool).map(|_| ());
-        let owners = servers.iter().filter(|entry| has(entry).is_some());
-        owners.map(|entry| format!("{}:{tool}", entry.name)).collect()
-    }
-
     /// The signature and input schema of a tool, if it is known.
     pub fn takes(&self, server: &str, tool: &str) -> Option<(String, Value)> {
         let (entry, snapshot) = (self.server(server)?, self.snapshot());
         let tool = snapshot.known(entry.id)?.tool(tool)?;
         let schema = serde_json::from_str(tool.input_schema()?).ok()?;
         Some((tool.signature().to_owned(), schema))
-    }
-
-    pub(super) fn which_server(&self, tool: &str) -> ErrorObject {
-        let owners = self.owners(tool);
-        let object = ErrorObject::new(
-            Code::ServerNotFound,
-            format!("the tool {tool:?} is named without its server"),
-        );
-        if let Some(entry) = self.server(tool.trim_end_matches(':')) {
-            let list = Next::ToolsOf(entry.name.to_string());
-            object
-                .hint(Advice::from("It is the name of a server; ").step(list, " lists its tools."))
-        } else if owners.is_empty() {
-            let write = Advice::from("Write it as SERVER:TOOL; ");
-            object.hint(write.step(Next::Search, " finds it."))
-        } else {
-            object.hint(format!("Did you mean {}?", owners.join(" or "))).detail("nearest", owners)
-        }
-    }
-
-    pub(super) fn no_such_server(&self, name: &str) -> ErrorObject {
-        let servers = self.servers();
-        let names: Vec<&str> = servers.iter().map(|entry| &*entry.name).collect();
-        let near = nearest(name, names.iter().copied(), NEAR);
-        let hint = if near.is_empty() {
-            Advice::default().step(Next::Servers, " lists the servers.")
-        } else {
-            format!("Did you mean {}?", near.join(" or ")).into()
-        };
-        ErrorObject::new(Code::ServerNotFound, format!("no server {name:?} is configured"))
-            .hint(hint)
-            .detail("nearest", near.into_iter().map(str::to_owned).collect::<Vec<_>>())
     }
 }
 
@@ -542,10 +523,17 @@ fn decode<'a>(
             "mcp_call needs arguments: {\"server\": …, \"tool\": …, \"args\": {…}}",
         ));
     };
-    let [server, tool, args, alias] =
-        object::pick(arguments, ["server", "tool", "args", "arguments"]).map_err(|defect| {
-            Finished::invalid(format!("the arguments of mcp_call cannot be used: {defect}"))
-        })?;
+    let mut unknown: Option<String> = None;
+    let note = |name: &[u8]| {
+        unknown.get_or_insert_with(|| String::from_utf8_lossy(name).into_owned());
+    };
+    let picked = object::pick_noting(arguments, ["server", "tool", "args", "arguments"], note);
+    let [server, tool, args, alias] = picked.map_err(|defect| {
+        Finished::invalid(format!("the arguments of mcp_call cannot be used: {defect}"))
+    })?;
+    if let Some(name) = unknown {
+        misplaced(&name, args.or(alias).is_some())?;
+    }
     // The protocol's own name for it, which models use by mistake.
     let args = match (args, alias) {
         (Some(_), Some(_)) => {
@@ -567,6 +555,18 @@ fn decode<'a>(
         ));
     };
     Ok(RawCall { by: "mcp_call", server, tool, args, meta })
+}
+
+/// Refuses an argument that `mcp_call` does not have where dropping it would change the call: a slip of the pen, or an
+/// argument of the tool itself.
+fn misplaced(name: &str, has_args: bool) -> Result<(), Finished> {
+    let wrong = match mistaken_argument("mcp_call", name, &["server", "tool", "args"]) {
+        Some(wrong) => wrong,
+        None if has_args => return Ok(()),
+        None => format!("mcp_call has no argument `{}`", text::shown(name)),
+    };
+    let hint = "The call was not sent. What the tool takes goes into `args`: {\"tool\": \"server:tool\", \"args\": {…}}.";
+    Err(Finished::error(&ErrorObject::new(Code::ValidationInput, wrong).hint(hint)))
 }
 
 /// `args` as an object: as written, or inside a string, as some models write it.
@@ -650,29 +650,4 @@ pub(super) fn blocked(name: &Arc<str>, tool: &Arc<str>) -> ErrorObject {
     .hint(format!(
         "The call was not sent. The user can review it and run `metamcp provisioned accept {name}` in a terminal."
     ))
-}
-
-fn no_such_tool(call_request: &CallRequest, known: &Known) -> ErrorObject {
-    let names = known.tools.tools.iter().map(|tool| &*tool.name);
-    let near: Vec<String> =
-        nearest(&call_request.tool, names, NEAR).into_iter().map(str::to_owned).collect();
-    let skipped = known.tools.left_out().map_or(String::new(), |note| format!(" {note}"));
-    let hint = if near.is_empty() {
-        let all = format!(" lists its {} tools.{skipped}", known.tools.tools.len());
-        Advice::default().step(Next::ToolsOf(call_request.entry.name.to_string()), all)
-    } else {
-        format!("Did you mean {}?{skipped}", near.join(" or ")).into()
-    };
-    let message = if skipped.is_empty() {
-        format!("the server {:?} has no tool {:?}", call_request.entry.name, &*call_request.tool)
-    } else {
-        format!(
-            "no tool {:?} is known of the server {:?}",
-            &*call_request.tool, call_request.entry.name
-        )
-    };
-    ErrorObject::new(Code::ToolNotFound, message)
-        .at(&call_request.entry.name, Some(&call_request.tool))
-        .hint(hint)
-        .detail("nearest", near)
 }

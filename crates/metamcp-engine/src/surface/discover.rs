@@ -266,12 +266,7 @@ impl View {
         write: impl FnOnce(&View, &DiscoverRequest, &SearchResults) -> T + Send + 'static,
     ) -> Result<T, Finished> {
         self.surface.catalog.loaded().await;
-        if let Some(name) = request.server.clone() {
-            let Some(entry) = self.server(&name) else {
-                return Err(Finished::Refused(Box::new(self.no_such_server(&name))));
-            };
-            request.server = Some(entry.name.to_string());
-        }
+        self.resolve_names(&mut request).map_err(Finished::Refused)?;
         let searched: Vec<Entry> = self
             .servers()
             .iter()
@@ -280,6 +275,7 @@ impl View {
             .collect();
         if !request.is_overview() {
             self.wake_searched(&searched, &request).await;
+            self.resolve_names(&mut request).map_err(Finished::Refused)?;
         }
         if let (Some(usage_history), Some(_)) = (&self.surface.usage_history, &request.query) {
             usage_history.refresh(self.principal).await;

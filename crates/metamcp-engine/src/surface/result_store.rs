@@ -2,8 +2,10 @@
 
 use bytes::Bytes;
 use metamcp_surface::excerpt::{self, Part};
+use metamcp_tools::names;
 use metamcp_types::nearest::nearest;
-use serde_json::{Value, json};
+use metamcp_types::text;
+use serde_json::{Map, Value, json};
 
 use super::reply::{Code, ErrorObject};
 use super::{Finished, View};
@@ -26,6 +28,10 @@ impl View {
                     .hint(format!("Did you mean {near}? {USAGE}")),
             );
         }
+        let arguments = &match known_names(arguments) {
+            Ok(arguments) => arguments,
+            Err(wrong) => return invalid(&wrong),
+        };
         let Some(id) = arguments["id"].as_str() else {
             return invalid("`id` must be a handle from an earlier response");
         };
@@ -88,6 +94,36 @@ impl View {
 
 const USAGE: &str = "`read` takes id, offset and length; `query` takes id and a JSON `pointer` or a text to `grep` for. With `whole` both read the whole result instead of its value.";
 
+/// The arguments of both tools, and what else callers write for them.
+const ARGUMENTS: [(&str, &[&str]); 6] = [
+    ("id", &["handle", "result", "result_id", "resultId"]),
+    ("offset", &["start", "from", "skip"]),
+    ("length", &["limit", "size", "max_chars", "maxChars", "count"]),
+    ("grep", &["query", "search", "pattern", "text", "contains"]),
+    ("pointer", &["path", "json_pointer", "jsonPointer"]),
+    ("whole", &[]),
+];
+
+/// The arguments under their own names. One that stands for nothing is an error: dropped, it would change what is read.
+fn known_names(given: &Value) -> Result<Value, String> {
+    let mut arguments = Map::new();
+    for (name, value) in given.as_object().into_iter().flatten().filter(|(_, v)| !v.is_null()) {
+        let is_meant = |(own, others): &&(&str, &[&str])| {
+            *own == name || others.iter().any(|other| names::same(other, name))
+        };
+        let Some((own, _)) = ARGUMENTS.iter().find(is_meant) else {
+            let known = ARGUMENTS.iter().map(|(own, _)| *own);
+            let near = nearest(name, known, 1).first().copied();
+            let hint = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            return Err(format!("{SERVER} takes no argument `{}`{hint}", text::shown(name)));
+        };
+        if arguments.insert((*own).to_owned(), value.clone()).is_some() {
+            return Err(format!("`{own}` is given twice, as `{}` too", text::shown(name)));
+        }
+    }
+    Ok(Value::Object(arguments))
+}
+
 fn invalid(what: &str) -> Finished {
     Finished::error(&ErrorObject::new(Code::ValidationInput, what).hint(USAGE))
 }
@@ -95,4 +131,26 @@ fn invalid(what: &str) -> Finished {
 pub(super) fn unknown(handle: &str) -> ErrorObject {
     ErrorObject::new(Code::ToolNotFound, format!("no result is stored under {handle:?}"))
         .hint("Results are stored for 30 minutes, and new ones evict the oldest. Run the call or the script again.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_callers_write_for_an_argument_is_understood_or_refused() {
+        let read = known_names(&json!({ "handle": "r1", "limit": 10, "query": "x" })).unwrap();
+        assert_eq!(read, json!({ "id": "r1", "length": 10, "grep": "x" }));
+        let pointed = known_names(&json!({ "id": "r1", "jsonPointer": "/a", "whole": null }));
+        assert_eq!(pointed.unwrap(), json!({ "id": "r1", "pointer": "/a" }));
+        for (given, said) in [
+            (json!({ "id": "r1", "lenght": 5 }), "did you mean `length`?"),
+            (json!({ "id": "r1", "zebra": 5 }), "takes no argument `zebra`"),
+            (json!({ "id": "r1", "limit": 5, "length": 6 }), "given twice"),
+        ] {
+            let wrong = known_names(&given).unwrap_err();
+            assert!(wrong.contains(said), "{wrong}");
+        }
+        assert_eq!(known_names(&Value::Null).unwrap(), json!({}));
+    }
 }

@@ -180,7 +180,7 @@ impl Host for ScriptHost {
     }
 
     fn server_meant(&self, written: &str) -> Option<String> {
-        self.view.server(written).map(|entry| entry.name.to_string())
+        self.view.server_meant(written).ok().map(|entry| entry.name.to_string())
     }
 
     fn log(&self, how: Level, text: &str) {

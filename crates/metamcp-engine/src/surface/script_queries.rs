@@ -88,9 +88,7 @@ fn all_of(entry: &Entry) -> Value {
 async fn known(view: &View, name: &str) -> Result<Entry, CallError> {
     view.surface.catalog.loaded().await;
     let name = text::start(name, MAX_LOOKUP);
-    let Some(entry) = view.server(name) else {
-        return Err(refused(view, &view.no_such_server(name)));
-    };
+    let entry = view.server_meant(name).map_err(|error| refused(view, &error))?;
     if view.snapshot().known(entry.id).is_none() {
         view.listed(&entry).await.map_err(|error| refused(view, &error))?;
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use memchr::memmem;
 use metamcp_surface::direct::{self, Kind};
-use metamcp_surface::discover::split_id;
+use metamcp_tools::names;
+use metamcp_types::nearest::nearest;
 use metamcp_types::next::{Advice, Next};
 use metamcp_types::text;
 use metamcp_wire::object;
@@ -46,12 +47,13 @@ impl View {
         let tool = value["tool"].as_str().unwrap_or_default().trim();
         let (server, tool) = match value["server"].as_str() {
             Some(server) => (server.trim(), tool),
-            None => split_id(tool)?,
+            None => names::built_in(tool)?,
         };
         if !matches!(server, RESOURCES | PROMPTS) || self.server(server).is_some() {
             return None;
         }
-        let args = match &value["args"] {
+        let args = if value["args"].is_null() { &value["arguments"] } else { &value["args"] };
+        let args = match args {
             Value::String(inner) => serde_json::from_str(inner).unwrap_or_default(),
             args => args.clone(),
         };
@@ -71,9 +73,9 @@ impl View {
         let string = |name: &str| virtual_call.args[name].as_str().filter(|text| !text.is_empty());
         let entry = match string("server") {
             None => None,
-            Some(name) => match self.server(name) {
-                Some(entry) if entry.config.is_enabled() && self.has_all_of(&entry) => Some(entry),
-                Some(entry) if entry.config.is_enabled() => {
+            Some(name) => match self.server_meant(name) {
+                Ok(entry) if entry.config.is_enabled() && self.has_all_of(&entry) => Some(entry),
+                Ok(entry) if entry.config.is_enabled() => {
                     let why = format!(
                         "the toolset of this session has only tools of the server {:?}",
                         entry.name
@@ -83,9 +85,13 @@ impl View {
                     let denied = ErrorObject::new(Code::Denied, why).hint(hint);
                     return Finished::error(&denied.at(&entry.name, None));
                 }
-                _ => return Finished::error(&self.no_such_server(name)),
+                Ok(_) => return Finished::error(&self.no_such_server(name)),
+                Err(unknown) => return Finished::Refused(unknown),
             },
         };
+        if let Some(wrong) = unknown_argument(&virtual_call) {
+            return invalid(virtual_call.of_prompts, &wrong);
+        }
         match (virtual_call.of_prompts, virtual_call.tool.as_str()) {
             (of_prompts, "list") => {
                 let servers = entry.map_or_else(|| self.offering(), |entry| vec![entry]);
@@ -237,6 +243,25 @@ impl View {
         let both: Vec<String> = resources.into_iter().chain(prompts).collect();
         (!both.is_empty()).then(|| both.join("\n"))
     }
+}
+
+/// An argument that the tool does not have: dropped, it would change what is answered.
+fn unknown_argument(virtual_call: &VirtualCall) -> Option<String> {
+    let known: &[&str] = match (virtual_call.of_prompts, virtual_call.tool.as_str()) {
+        (_, "list") => &["server", "cursor"],
+        (false, "read") => &["server", "uri"],
+        (true, "get") => &["server", "name", "arguments"],
+        _ => return None,
+    };
+    let mut given = virtual_call.args.as_object()?.keys();
+    let name = given.find(|name| !known.contains(&name.as_str()))?;
+    let near = nearest(name, known.iter().copied(), 1);
+    let hint = match near.first() {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("it takes {}", known.join(", ")),
+    };
+    let (tool, name) = (&virtual_call.tool, text::shown(name));
+    Some(format!("`{tool}` has no argument `{name}`; {hint}"))
 }
 
 fn usage(of_prompts: bool) -> Advice {

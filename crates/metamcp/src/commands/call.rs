@@ -68,6 +68,9 @@ async fn whole_id(gateway: &Gateway, tool: &str) -> anyhow::Result<String> {
         [_, _, ..] => return Ok(tool.to_owned()),
         [] => {}
     }
+    if let Some(id) = gateway.view.id_meant(tool) {
+        return Ok(id);
+    }
     let snapshot = gateway.catalog.snapshot();
     let known: Vec<String> = servers
         .iter()
@@ -87,8 +90,10 @@ async fn whole_id(gateway: &Gateway, tool: &str) -> anyhow::Result<String> {
 
 /// A tool's input schema. A server that has never listed its tools is started, as the call would do next.
 async fn takes(gateway: &Gateway, id: &str) -> Option<(String, Value)> {
-    let (server, tool) = split_id(id)?;
+    let (server, _) = split_id(id)?;
     gateway.view.make_known(server).await;
+    let id = gateway.view.id_meant(id)?;
+    let (server, tool) = split_id(&id)?;
     gateway.view.takes(server, tool)
 }
 

@@ -203,8 +203,8 @@ impl View {
     }
 
     fn entry_of(&self, id: &str) -> Option<(Entry, Arc<str>)> {
-        let (server, tool) = metamcp_surface::discover::split_id(id)?;
-        Some((self.server(server)?, tool.into()))
+        // Stored results belong to no server.
+        self.tool_named(None, id).ok().filter(|_| !id.trim_start().starts_with('@'))
     }
 
     /// A value as it is shown: one that exceeds the limit is stored, and a preview is shown.

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use metamcp_search::search::Hit;
-use metamcp_surface::discover::{DiscoverRequest, Operation, split_id};
+use metamcp_surface::discover::{DiscoverRequest, Operation};
 use metamcp_surface::full_surface::{
     self, BadArguments, DescribeRequest, Documented, ExamplesRequest, ListRequest, SearchRequest,
     SearchResponse,
@@ -141,14 +141,9 @@ impl View {
 
     async fn resolve_id(&self, id: &str) -> Result<(Entry, Hit), Finished> {
         self.surface.catalog.loaded().await;
-        let Some((server, tool)) = split_id(id) else {
-            return Err(Finished::Refused(Box::new(self.which_server(id))));
-        };
-        let Some(entry) = self.server(server) else {
-            return Err(Finished::Refused(Box::new(self.no_such_server(server))));
-        };
+        let (entry, mut tool) = self.tool_named(None, id).map_err(Finished::Refused)?;
         usable(&entry).map_err(Finished::Refused)?;
-        let find = || {
+        let find = |tool: &str| {
             let snapshot = self.snapshot();
             let known = snapshot.known(entry.id)?;
             Hit::named(Arc::clone(&entry.name), Arc::clone(&known.tools), tool)
@@ -157,16 +152,18 @@ impl View {
             let snapshot = self.snapshot();
             snapshot.known(entry.id).is_some_and(|known| known.listed_at.is_some())
         };
-        if let Some(hit) = find() {
+        if let Some(hit) = find(&tool) {
             return Ok((entry.clone(), hit));
         }
         if !is_live() {
             let listed = self.listed(&entry).await;
             listed.map_err(|refused| Finished::Refused(Box::new(refused)))?;
+            // The list may say what the name means.
+            tool = self.tool_within(&entry, &tool).map_err(Finished::Refused)?;
         }
-        match find() {
+        match find(&tool) {
             Some(hit) => Ok((entry.clone(), hit)),
-            None => Err(self.tool_missing(tool, std::slice::from_ref(&entry), &self.snapshot())),
+            None => Err(self.tool_missing(&tool, std::slice::from_ref(&entry), &self.snapshot())),
         }
     }
 }

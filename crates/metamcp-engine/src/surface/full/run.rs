@@ -84,6 +84,8 @@ impl View {
         let (view, entry, tool) =
             (self.clone(), call_request.entry.clone(), Arc::clone(&call_request.tool));
         call_request.result_mapper = Some(ResultMapper::new(move |outcome| {
+            // A list that was read for this call may have said which tool the name means.
+            let tool = view.tool_within(&entry, &tool).unwrap_or_else(|_| Arc::clone(&tool));
             view.ran(outcome, (&entry, &tool), extras, began)
         }));
         self.report_progress(&mut call_request, &caller);
