@@ -16,6 +16,7 @@ pub mod reply;
 mod result_store;
 mod scope;
 mod script;
+mod script_error;
 mod script_queries;
 mod script_queue;
 pub mod semantic;

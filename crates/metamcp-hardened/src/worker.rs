@@ -4,7 +4,8 @@
 //! Tests: `metamcp/tests/hardened.rs`, in builds that have the feature.
 
 use metamcp_sandbox::layer;
-use metamcp_sandbox::prelude::{LINE, PAYLOAD, TIMERS};
+use metamcp_sandbox::limits::QUESTIONS;
+use metamcp_sandbox::prelude::{LINE, PARTIAL, PARTIAL_ITEM, PAYLOAD, TIMERS};
 use metamcp_sandbox::protocol::{End, ScriptError, Server, WorkerLimits};
 use metamcp_sandbox::worker::{Engine, HostHandle, WorkerSetup, position, serve};
 use nix::time::{ClockId, clock_gettime};
@@ -43,7 +44,15 @@ impl Engine for WasmEngine {
             "servers": servers,
             "sleep": limits.sleep,
             "result": limits.result,
-            "limits": { "payload": PAYLOAD, "line": LINE, "timers": TIMERS },
+            "limits": {
+                "payload": PAYLOAD,
+                "line": LINE,
+                "timers": TIMERS,
+                "calls": limits.calls,
+                "questions": QUESTIONS,
+                "partial": PARTIAL,
+                "partial_item": PARTIAL_ITEM,
+            },
         });
         let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
         self.result = size(limits.result);

@@ -13,6 +13,8 @@ mod completion;
 #[cfg(target_os = "linux")]
 mod json_depth;
 #[cfg(target_os = "linux")]
+mod partials;
+#[cfg(target_os = "linux")]
 mod pending_answers;
 #[cfg(target_os = "linux")]
 mod run;
@@ -169,7 +171,7 @@ impl Status {
 pub struct LimitHit {
     /// Its name, as the field of [`Limits`] is called.
     pub name: &'static str,
-    /// Its value, for a reader: `5 s`, `64 MiB`, `250`.
+    /// Its value, for a reader: `5 s`, `64 MiB`, `2000`.
     pub value: String,
 }
 
@@ -206,6 +208,18 @@ pub enum CallStatus {
     Dropped,
 }
 
+/// What finished of a `parallel` that did not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartialResults {
+    /// An array as long as the list of items, of `{"status":"fulfilled","value"}`, `{"status":"rejected","reason"}` and
+    /// `{"status":"pending"}`.
+    pub json: String,
+    /// How many have a value.
+    pub finished: usize,
+    /// How many there are.
+    pub total: usize,
+}
+
 /// The result of a run. Console lines and calls are complete however it ended: they were streamed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptOutcome {
@@ -213,10 +227,14 @@ pub struct ScriptOutcome {
     pub status: Status,
     /// The value as JSON, if the status is [`Status::Ok`].
     pub value: Option<String>,
-    /// Console lines, up to the limit.
+    /// Console lines: the first ones up to the limit, and some of the last.
     pub logs: Vec<LogLine>,
     /// Bytes of console output that were not kept.
     pub logs_dropped: usize,
+    /// How many of the lines came before those.
+    pub logs_before_drop: usize,
+    /// What items of a `parallel` under way had come to, if the run failed.
+    pub partial: Vec<PartialResults>,
     /// Calls, those still in flight last.
     pub calls: Vec<ScriptCall>,
     /// The error, for every status but `ok`.

@@ -18,8 +18,15 @@ pub const CPU_GRACE: Duration = Duration::from_millis(250);
 pub const HEAP: usize = 64 * 1024 * 1024;
 /// The engine's stack; deeper recursion than this is a mistake in the script.
 pub const STACK: usize = 512 * 1024;
-/// Tool calls of one run. A script that needs more is a loop without an end, or a batch that should be split.
-pub const CALLS: u32 = 250;
+/// Tool calls of one run. Time and memory end a script earlier where calls are slow or large; a call costs the gateway
+/// some 150 bytes until the run ends. A script that needs more is a loop without an end, or a batch to be split.
+pub const CALLS: u32 = 2_000;
+/// Groups of partial results that one run may have open: `parallel` inside `parallel`.
+pub const PARTIAL_GROUPS: usize = 64;
+/// Items of one group that are listed.
+pub const PARTIAL_ITEMS: usize = 20_000;
+/// Console output kept of the end of a run, in bytes, where `logs` is used up before: the end says what happened last.
+pub const LOGS_TAIL: usize = 16 * 1024;
 /// Requests of one run that the gateway answers itself (search, describe, list, types, results).
 pub const QUESTIONS: u32 = 2_000;
 /// Such requests in flight; more are queued, and leave slots for calls.

@@ -24,6 +24,12 @@ pub const LINE: usize = 8 * 1024;
 /// Timers set at once.
 pub const TIMERS: usize = 1_000;
 
+/// Characters of what items of `parallel` gave that are kept while it runs, and of one item. It is written once more as
+/// JSON for that, some milliseconds per MiB.
+pub const PARTIAL: usize = 8 * 1024 * 1024;
+/// See [`PARTIAL`].
+pub const PARTIAL_ITEM: usize = 1024 * 1024;
+
 /// The parts as bytecode, written by `build.rs`. Never from anywhere else: the engine does not verify bytecode.
 const COMPILED: ScaBundleData<&[u8]> = include!(concat!(env!("OUT_DIR"), "/prelude.rs"));
 

@@ -94,12 +94,17 @@ pub enum Op {
     Describe,
     /// `{"server","options"}`, null for all → the return value of `tools.list`.
     List,
-    /// `{"server"}`, null for all → a JSON string with declarations.
+    /// `{"server","tool"}`, null for all → a JSON string with declarations.
     Types,
     /// `{"handle","options"}` → the value stored under it.
     ResultsGet,
     /// `{"value"}` → a JSON string: the handle.
     ResultsPut,
+    /// `{"group","total","index","item"}`: what an item of a `parallel` came to; `{"group"}`: that one ended. Has no
+    /// response, and no [`crate::host::Host`] sees it.
+    Partial,
+    /// `{"group"}` → the handle under which the items of that group are kept. A host sees it as `ResultsPut`.
+    Keep,
 }
 
 /// Console level.
@@ -137,7 +142,8 @@ pub struct ScriptError {
     pub column: Option<u32>,
     /// Stack frames of the script, one a line, with positions in the source.
     pub stack: String,
-    /// The `ToolError` as a JSON object, if it was one.
+    /// Facts as a JSON object: of a `ToolError`; of a `LimitError` its `limit` and `value`; of a `TypeError` in `seen`
+    /// what each tool gave last.
     pub tool_error: Option<String>,
 }
 
@@ -237,6 +243,8 @@ pub struct WorkerLimits {
     pub logs: u64,
     /// The value as JSON, in bytes.
     pub result: u64,
+    /// Tool calls.
+    pub calls: u64,
 }
 
 /// Messages of the gateway.
@@ -375,8 +383,8 @@ impl ToWorker {
             ToWorker::Job { code, limits, servers } => {
                 w.byte(1);
                 w.text(code);
-                let WorkerLimits { cpu, heap, stack, sleep, logs, result } = *limits;
-                for n in [cpu, heap, stack, sleep, logs, result] {
+                let WorkerLimits { cpu, heap, stack, sleep, logs, result, calls } = *limits;
+                for n in [cpu, heap, stack, sleep, logs, result, calls] {
                     w.eight(n);
                 }
                 w.count(servers.len());
@@ -413,6 +421,7 @@ impl ToWorker {
                     sleep: r.eight("sleep")?,
                     logs: r.eight("logs")?,
                     result: r.eight("result")?,
+                    calls: r.eight("calls")?,
                 },
                 servers: r.list("servers", MAX_SERVERS, |r| {
                     Ok(Server {
@@ -440,8 +449,17 @@ impl ToWorker {
 
 impl Op {
     /// Every operation.
-    pub const ALL: [Op; 7] =
-        [Op::Call, Op::Search, Op::Describe, Op::List, Op::Types, Op::ResultsGet, Op::ResultsPut];
+    pub const ALL: [Op; 9] = [
+        Op::Call,
+        Op::Search,
+        Op::Describe,
+        Op::List,
+        Op::Types,
+        Op::ResultsGet,
+        Op::ResultsPut,
+        Op::Partial,
+        Op::Keep,
+    ];
 
     /// As the prelude calls it.
     pub fn word(self) -> &'static str {
@@ -453,7 +471,14 @@ impl Op {
             Op::Types => "types",
             Op::ResultsGet => "results_get",
             Op::ResultsPut => "results_put",
+            Op::Partial => "partial",
+            Op::Keep => "keep",
         }
+    }
+
+    /// Whether it has a response.
+    pub(crate) fn is_answered(self) -> bool {
+        self != Op::Partial
     }
 
     fn number(self) -> u8 {

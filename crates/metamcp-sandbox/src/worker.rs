@@ -268,6 +268,7 @@ struct State {
     /// Bytes left for console output.
     logs: Cell<u64>,
     dropped: Cell<u64>,
+    logs_tail: RefCell<natives::LogsTail>,
     progress: Cell<u32>,
 }
 
@@ -287,6 +288,11 @@ impl State {
         let Ok(mut link) = self.link.try_borrow_mut() else { return };
         if self.dropped.get() > 0 {
             link.send(&FromWorker::LogsDropped { bytes: self.dropped.get() });
+        }
+        if let Ok(mut tail) = self.logs_tail.try_borrow_mut() {
+            for (level, text) in tail.take() {
+                link.send(&FromWorker::Log { level, text });
+            }
         }
         let cpu = self.cpu_clock.get().map_or(0, CpuClock::used);
         link.send(&FromWorker::Done { end, cpu });

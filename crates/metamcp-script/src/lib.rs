@@ -3,6 +3,7 @@
 //! In: source text.  Out: `PreparedScript`, or a `SyntaxError` with its position.
 //! Tests: `tests/` of this crate, and beside the code.
 
+mod culprit;
 mod edits;
 mod ending;
 mod error;
@@ -13,6 +14,7 @@ mod scan;
 mod scope;
 mod walk;
 
+pub use culprit::{Complaint, Culprit, Origin, culprits};
 pub use error::SyntaxError;
 pub use position::Position;
 

@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
 use oxc_allocator::Allocator;
+use oxc_ast::ast::Program;
 use oxc_ast_visit::Visit;
 use oxc_parser::{ParseOptions, Parser, ParserReturn};
 use oxc_span::SourceType;
@@ -90,6 +91,22 @@ fn unfenced(source: &str) -> Cow<'_, str> {
     Cow::Owned(
         [&blank(&source[..opened]), &source[opened..closed], &blank(&source[closed..])].concat(),
     )
+}
+
+/// Looks at the tree of a source that was prepared before; none if it cannot be parsed as it is.
+pub(crate) fn examine<T: Send>(
+    source: &str,
+    look: impl FnOnce(&Program<'_>) -> T + Send,
+) -> Option<T> {
+    let source = &*unfenced(source);
+    let stack = stack_for(source).ok()?;
+    let looked = || {
+        let allocator = Allocator::default();
+        let read = parsed(&allocator, source);
+        read.errors.is_empty().then(|| look(&read.program))
+    };
+    let guarded = || catch_unwind(AssertUnwindSafe(looked)).ok().flatten();
+    if stack <= OWN_STACK { guarded() } else { on_stack(stack, guarded) }
 }
 
 /// Whether a text parses as TypeScript.

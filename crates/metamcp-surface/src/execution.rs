@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use metamcp_types::nearest::nearest;
 use metamcp_types::text;
@@ -15,9 +15,15 @@ use metamcp_types::text;
 const MAX_LINE: usize = 160;
 /// Tools named in the line about calls.
 const MAX_NAMED: usize = 8;
+/// Tools in the list of calls; a script can invent names.
+const MAX_TALLIED: usize = 50;
+/// The share of all output that one line may take where not all of it is shown.
+const LINE_SHARE: usize = 8;
+/// A line is not cut to less than this.
+const MIN_LINE: usize = 200;
 
 /// What scripts are given beside the language and the servers.
-const GIVEN: [&str; 18] = [
+const GIVEN: [&str; 19] = [
     "servers",
     "tools",
     "results",
@@ -36,6 +42,7 @@ const GIVEN: [&str; 18] = [
     "TextEncoder",
     "TextDecoder",
     "ToolError",
+    "LimitError",
 ];
 /// Ways to the network that scripts have elsewhere.
 const NETWORK: [&str; 8] =
@@ -83,22 +90,40 @@ pub struct Logs {
     pub lines: Vec<String>,
 }
 
-/// Output cut to a limit: beginning and end are shown, since the end says what happened last.
-pub fn logs<'a>(
-    lines: impl Iterator<Item = (&'a str, &'a str)>,
-    dropped: usize,
-    bound: usize,
-) -> Logs {
+/// Output that was not kept.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Gap {
+    /// How many bytes.
+    pub bytes: usize,
+    /// How many lines came before it.
+    pub after: usize,
+}
+
+/// Output cut to a limit: beginning and end are shown, since the end says what happened last, and a long line is cut
+/// before a line is left out.
+pub fn logs<'a>(lines: impl Iterator<Item = (&'a str, &'a str)>, gap: Gap, bound: usize) -> Logs {
     let mut all: Vec<String> = lines
         .map(|(level, line)| {
-            let line = text::clean(line, bound.max(1));
+            let line = text::clean(line, usize::MAX);
             if level.is_empty() { line.into_owned() } else { format!("{level}: {line}") }
         })
         .collect();
-    if dropped > 0 {
-        all.push(format!("[{dropped} more bytes were printed and dropped]"));
+    if gap.bytes > 0 {
+        let note = format!("[{} more bytes were printed and dropped]", gap.bytes);
+        all.insert(gap.after.min(all.len()), note);
     }
-    if all.iter().map(String::len).sum::<usize>() <= bound {
+    let length = |all: &[String]| all.iter().map(String::len).sum::<usize>();
+    if length(&all) <= bound {
+        return Logs { lines: all };
+    }
+    let most = (bound / LINE_SHARE).max(MIN_LINE);
+    for line in &mut all {
+        let chars = line.chars().count();
+        if chars > most {
+            *line = format!("{}… [{} more characters]", text::start(line, most), chars - most);
+        }
+    }
+    if length(&all) <= bound {
         return Logs { lines: all };
     }
     let (mut head, mut used) = (0, 0);
@@ -113,7 +138,8 @@ pub fn logs<'a>(
     }
     let left_out = tail - head;
     if left_out > 0 {
-        all.splice(head..tail, [format!("[{left_out} lines are not shown]")]);
+        let bytes = length(&all[head..tail]);
+        all.splice(head..tail, [format!("[{left_out} lines with {bytes} bytes are not shown]")]);
     }
     Logs { lines: all }
 }
@@ -128,8 +154,75 @@ pub fn value_text(json: &str) -> Cow<'_, str> {
     Cow::Borrowed(json)
 }
 
+/// How often a script called a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallTally {
+    /// As `server:tool`.
+    pub tool: String,
+    pub calls: usize,
+    /// Of those, how many failed.
+    pub failed: usize,
+    /// And how many were under way when the script ended.
+    pub cancelled: usize,
+}
+
+/// How a call of a script ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallEnd {
+    Ok,
+    Failed,
+    Cancelled,
+}
+
+impl CallTally {
+    /// Counts a call in the list of its script, which has a bound: tools beyond it share the last entry.
+    pub fn count(list: &mut Vec<CallTally>, tool: &str, ended: CallEnd) {
+        let at = match list.iter().position(|known| known.tool == tool) {
+            Some(at) => at,
+            None if list.len() < MAX_TALLIED => {
+                let tool = tool.to_owned();
+                list.push(CallTally { tool, calls: 0, failed: 0, cancelled: 0 });
+                list.len() - 1
+            }
+            None => {
+                if let Some(last) = list.last_mut() {
+                    "(others)".clone_into(&mut last.tool);
+                }
+                list.len() - 1
+            }
+        };
+        let tally = &mut list[at];
+        tally.calls += 1;
+        tally.failed += usize::from(ended == CallEnd::Failed);
+        tally.cancelled += usize::from(ended == CallEnd::Cancelled);
+    }
+
+    /// As [`CallTally::to_json`] writes it.
+    pub fn from_json(tally: &Value) -> CallTally {
+        let count = |name: &str| {
+            tally[name].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_default()
+        };
+        let tool = tally["tool"].as_str().unwrap_or_default().to_owned();
+        CallTally {
+            tool,
+            calls: count("calls"),
+            failed: count("failed"),
+            cancelled: count("cancelled"),
+        }
+    }
+
+    pub fn to_json(&self) -> Value {
+        json!({
+            "tool": self.tool,
+            "calls": self.calls,
+            "failed": self.failed,
+            "cancelled": self.cancelled,
+        })
+    }
+}
+
 /// What follows the value or the error: output, and which calls were made. `has_limit` if a limit ended the script.
-pub fn footer(logs: &Logs, calls: &[Value], has_limit: bool) -> String {
+pub fn footer(logs: &Logs, calls: &[CallTally], has_limit: bool) -> String {
     let mut text = String::new();
     if !logs.lines.is_empty() {
         text.push_str("\n\nconsole:");
@@ -141,24 +234,18 @@ pub fn footer(logs: &Logs, calls: &[Value], has_limit: bool) -> String {
     if calls.is_empty() {
         return text;
     }
-    let mut tools: Vec<(String, usize)> = Vec::new();
-    for call in calls {
-        let word = |name: &str| call[name].as_str().unwrap_or_default();
-        let id = format!("{}:{}", word("server"), word("tool"));
-        match tools.iter_mut().find(|(known, _)| *known == id) {
-            Some((_, times)) => *times += 1,
-            None => tools.push((id, 1)),
-        }
-    }
-    let named: Vec<String> = tools
+    let named: Vec<String> = calls
         .iter()
         .take(MAX_NAMED)
-        .map(|(id, times)| if *times > 1 { format!("{id} x{times}") } else { id.clone() })
+        .map(|tally| match tally.calls {
+            1 => tally.tool.clone(),
+            times => format!("{} x{times}", tally.tool),
+        })
         .collect();
-    let more = tools.len().saturating_sub(MAX_NAMED);
-    let failed = calls.iter().filter(|call| call["ok"] == false && call["dropped"] != true).count();
-    let dropped = calls.iter().filter(|call| call["dropped"] == true).count();
-    let all_failed = failed == calls.len();
+    let more = calls.len().saturating_sub(MAX_NAMED);
+    let sum = |count: fn(&CallTally) -> usize| calls.iter().map(count).sum::<usize>();
+    let (failed, cancelled) = (sum(|tally| tally.failed), sum(|tally| tally.cancelled));
+    let all_failed = failed == sum(|tally| tally.calls);
     let label = if all_failed { "calls that failed" } else { "calls made" };
     let _infallible = write!(text, "\n\n{label}: {}", named.join(", "));
     if more > 0 {
@@ -167,8 +254,8 @@ pub fn footer(logs: &Logs, calls: &[Value], has_limit: bool) -> String {
     if failed > 0 && !all_failed {
         let _infallible = write!(text, "; {failed} failed");
     }
-    if dropped > 0 {
-        let _infallible = write!(text, "; {dropped} {}", called_off(has_limit));
+    if cancelled > 0 {
+        let _infallible = write!(text, "; {cancelled} {}", called_off(has_limit));
     }
     text
 }
@@ -181,38 +268,21 @@ pub fn called_off(has_limit: bool) -> &'static str {
     }
 }
 
-/// What is called at a place where the engine says that it is no function: a name, or names with dots between.
-pub fn callee(source: &str, line: u32, column: u32) -> Option<String> {
-    let line: Vec<char> = source.lines().nth(line.checked_sub(1)? as usize)?.chars().collect();
-    let is_part = |at: usize| {
-        line.get(at).is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '$' | '.'))
-    };
-    let at = (column as usize).checked_sub(1)?;
-    // The place may be that of the bracket behind it.
-    let at = [Some(at), at.checked_sub(1)].into_iter().flatten().find(|at| is_part(*at))?;
-    let from = (0..at).rev().take_while(|at| is_part(*at)).last().unwrap_or(at);
-    let until = (at..line.len()).take_while(|at| is_part(*at)).last().unwrap_or(at);
-    let name: String = line[from..=until].iter().collect();
-    let name = name.trim_matches('.');
-    let is_name = name.starts_with(|c: char| c.is_alphabetic() || matches!(c, '_' | '$'));
-    (is_name && name.chars().count() <= MAX_LINE).then(|| name.to_owned())
-}
-
 /// What to write instead of calling something that is no function; `servers` are the names scripts have for them.
-pub fn instead_of_calling<'a>(name: &str, mut servers: impl Iterator<Item = &'a str>) -> String {
+pub fn instead_of_calling<'a>(
+    name: &str,
+    mut servers: impl Iterator<Item = &'a str>,
+) -> Option<String> {
     let first = name.split('.').next().unwrap_or(name);
-    let more = match first {
+    Some(match first {
         "tools" => format!("`tools` has search, describe, list and types. {CALL}"),
         "results" => "`results` has get and put.".to_owned(),
         "servers" => format!("`servers` holds the servers by their names. {CALL}"),
-        _ if servers.any(|server| server == name) => {
-            format!(
-                "`{name}` is a server, so name a tool of it: `await {name}.tool({{…}})`; `await tools.list(\"{name}\")` lists them."
-            )
-        }
-        _ => String::new(),
-    };
-    format!("`{name}` is no function. {more}").trim_end().to_owned()
+        _ if servers.any(|server| server == name) => format!(
+            "`{name}` is a server, so name a tool of it: `await {name}.tool({{…}})`; `await tools.list(\"{name}\")` lists them."
+        ),
+        _ => return None,
+    })
 }
 
 /// The name in an engine's complaint about one that is not there.
@@ -285,21 +355,36 @@ pub fn caret(line: u32, column: u32, source: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
     fn output_keeps_its_beginning_and_its_end() {
         let lines: Vec<String> = (0..100).map(|n| format!("line {n:02}")).collect();
         let given = || lines.iter().map(|line| ("", line.as_str()));
-        assert_eq!(logs(given(), 0, 10_000).lines, lines);
-        let cut = logs(given(), 7, 100).lines;
+        assert_eq!(logs(given(), Gap::default(), 10_000).lines, lines);
+        let cut = logs(given(), Gap { bytes: 7, after: 100 }, 100).lines;
         assert_eq!(cut[0], "line 00");
         assert!(cut.contains(&"[7 more bytes were printed and dropped]".to_owned()));
-        assert!(cut.iter().any(|line| line.ends_with("lines are not shown]")));
+        assert!(cut.iter().any(|line| line.ends_with("bytes are not shown]")));
         assert!(cut.iter().map(String::len).sum::<usize>() < 200);
-        assert_eq!(logs([("warn", "a\u{1b}[31mb")].into_iter(), 0, 100).lines.len(), 1);
+        let escaped = logs([("warn", "a\u{1b}[31mb")].into_iter(), Gap::default(), 100);
+        assert_eq!(escaped.lines.len(), 1);
+        let gap = logs([("", "first"), ("", "last")].into_iter(), Gap { bytes: 9, after: 1 }, 100);
+        assert_eq!(gap.lines, ["first", "[9 more bytes were printed and dropped]", "last"]);
+    }
+
+    #[test]
+    fn a_long_line_is_cut_before_another_is_left_out() {
+        let dump = "é".repeat(7000);
+        let lines = [("", "first"), ("", "second"), ("", dump.as_str()), ("", "last")];
+        let shown = logs(lines.into_iter(), Gap::default(), 8 * 1024).lines;
+        assert_eq!([&shown[0], &shown[1], &shown[3]], ["first", "second", "last"]);
+        assert!(shown[2].ends_with("… [5976 more characters]"), "{}", shown[2]);
+        // Alone and within the bound it is whole.
+        assert_eq!(
+            logs([("", dump.as_str())].into_iter(), Gap::default(), 16_000).lines,
+            [dump.as_str()]
+        );
     }
 
     #[test]
@@ -320,18 +405,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_function_is_named() {
-        let source = "const a = 1;\n  await tools.call('x', {});";
-        for column in [9, 14, 19] {
-            assert_eq!(callee(source, 2, column).as_deref(), Some("tools.call"), "{column}");
-        }
-        assert_eq!(callee(source, 9, 1), None);
-        assert_eq!(callee("(1)()", 1, 4), None);
+    fn what_is_no_function_gets_another_in_its_place() {
         let instead = |name| instead_of_calling(name, ["fetch"].into_iter());
-        assert!(instead("tools.call").contains("`await servers.NAME.call("));
-        assert!(instead("servers.get").contains("by their names"));
-        assert!(instead("fetch").contains("is a server"));
-        assert_eq!(instead("x.y"), "`x.y` is no function.");
+        assert!(instead("tools.call").unwrap().contains("`await servers.NAME.call("));
+        assert!(instead("servers.get").unwrap().contains("by their names"));
+        assert!(instead("fetch").unwrap().contains("is a server"));
+        assert_eq!(instead("x.y"), None);
         assert!(instead_of("callTool", [].into_iter()).unwrap().contains("servers.NAME.call"));
         assert!(instead_of("Buffer", [].into_iter()).unwrap().contains("TextEncoder"));
     }
@@ -344,16 +423,23 @@ mod tests {
 
     #[test]
     fn calls_are_counted_by_tool() {
-        let call = |tool: &str, ok: bool| json!({"server": "s", "tool": tool, "ms": 1, "ok": ok});
-        let mut dropped = call("b", false);
-        dropped["dropped"] = true.into();
-        let calls = [call("a", true), call("a", false), dropped];
+        let mut calls = Vec::new();
+        for (tool, ended) in
+            [("s:a", CallEnd::Ok), ("s:a", CallEnd::Failed), ("s:b", CallEnd::Cancelled)]
+        {
+            CallTally::count(&mut calls, tool, ended);
+        }
         assert!(footer(&Logs::default(), &calls, true).contains("1 cancelled by the limit"));
         assert_eq!(
             footer(&Logs::default(), &calls, false),
             "\n\ncalls made: s:a x2, s:b; 1 failed; 1 not awaited and cancelled, which may have run"
         );
         assert_eq!(footer(&Logs { lines: vec!["hi".into()] }, &[], false), "\n\nconsole:\nhi");
+        for n in 0..1000 {
+            CallTally::count(&mut calls, &format!("s:invented{n}"), CallEnd::Failed);
+        }
+        assert_eq!(calls.len(), MAX_TALLIED);
+        assert_eq!(calls.iter().map(|tally| tally.calls).sum::<usize>(), 1003);
     }
 
     #[test]

@@ -11,6 +11,7 @@
 mod compile;
 mod explain;
 mod flat;
+mod mistyped;
 mod node;
 mod validate;
 

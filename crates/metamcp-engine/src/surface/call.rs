@@ -606,7 +606,9 @@ fn checked(call_request: &CallRequest, tool: &Tool) -> Result<(), Box<ErrorObjec
     };
     let value =
         object::strict_value(raw, MAX_DEPTH).map_err(|defect| ambiguous(call_request, &defect))?;
-    tool.checker().check(&value).map_err(|violations| {
+    let checker = tool.checker();
+    let mistyped = || checker.mistyped(&value).map_or(Ok(()), |violation| Err(vec![violation]));
+    checker.check(&value).and_then(|()| mistyped()).map_err(|violations| {
         let listed: Vec<serde_json::Value> = violations
             .iter()
             .map(|v| serde_json::json!({ "path": v.path, "expected": v.expected, "got": v.got }))

@@ -450,13 +450,12 @@ impl View {
             if waiting.is_empty() {
                 return;
             }
-            let fits = |entry: &&Entry| {
-                request.query.as_deref().is_some_and(|query| may_have(entry, query))
-            };
+            let wanted = request.query.as_deref().or(request.tool.as_deref());
+            let fits = |entry: &&Entry| wanted.is_some_and(|wanted| may_have(entry, wanted));
             if !waiting.iter().any(fits) {
                 if generation != Some(snapshot.generation) {
                     generation = Some(snapshot.generation);
-                    is_found = self.is_found(request, searched, &snapshot).await;
+                    is_found = self.is_found(request, &snapshot).await;
                 }
                 if is_found {
                     return;
@@ -470,15 +469,9 @@ impl View {
     }
 
     /// Whether what is looked for is among the tools that are known.
-    async fn is_found(
-        &self,
-        request: &DiscoverRequest,
-        searched: &[Entry],
-        snapshot: &Arc<Snapshot>,
-    ) -> bool {
+    async fn is_found(&self, request: &DiscoverRequest, snapshot: &Arc<Snapshot>) -> bool {
         if let Some(tool) = &request.tool {
-            let has = |entry: &Entry| snapshot.known(entry.id)?.tool(tool).map(|_| ());
-            return searched.iter().any(|entry| has(entry).is_some());
+            return self.tool_named(None, tool).is_ok();
         }
         let Some(query) = request.query.clone() else { return true };
         let snapshot = Arc::clone(snapshot);

@@ -1,25 +1,25 @@
 //! `mcp_execute`: runs a model's script in a sandboxed worker.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use metamcp_config::settings::{CodeProfile, CodeSettings};
 use metamcp_sandbox::host::{
-    self, Launch, Limits, Profile, ScriptJob, ScriptOutcome, Server, Status, Workers,
+    self, CallStatus, Launch, Limits, Profile, ScriptJob, ScriptOutcome, Server, Status, Workers,
 };
 use metamcp_script::{Ending, Position, SyntaxError};
-use metamcp_surface::{excerpt, execution};
+use metamcp_surface::excerpt;
+use metamcp_surface::execution::{self, CallEnd, CallTally, Gap};
 use metamcp_tools::declarations::identifier;
-use metamcp_types::next::{Advice, Next};
+use metamcp_types::next::{Advice, Audience, Next};
 use metamcp_types::text;
 use metamcp_wire::object;
 use metamcp_wire::scan::MAX_DEPTH;
 use serde_json::{Value, json};
 
 use super::reply::{Code, ErrorObject};
-use super::script::{ScriptHost, Transcript, call_json};
+use super::script::{MAX_NAME, ScriptHost, Transcript};
 use super::script_queue::ScriptQueue;
 use super::sub_request::Progress;
 use super::{Finished, Running, Step, View};
@@ -31,10 +31,6 @@ use crate::router::{Caller, Entry};
 const READY: usize = 2;
 /// A script up to this length is parsed in some microseconds.
 const PARSE_INLINE: usize = 2 * 1024;
-/// Longest message of a script's error that is quoted.
-const MAX_MESSAGE: usize = 4000;
-/// Longest `ToolError` of a script that is quoted, in bytes of JSON; ours has names, a message and details.
-const MAX_TOOL_ERROR: usize = 32 * 1024;
 /// Longest name of an image that is quoted.
 const MAX_IMAGE: usize = 200;
 /// `dev` is for experiments by hand: its time limits are this many times longer.
@@ -66,6 +62,24 @@ impl CodeMode {
 
     pub fn is_on(&self) -> bool {
         self.workers.is_some()
+    }
+
+    /// What a request asks for beyond what is configured, in words.
+    fn unmet(&self, request: &ScriptRequest, given: &Limits) -> Vec<String> {
+        let calls = request.calls.filter(|calls| *calls > given.calls).map(|calls| {
+            format!(
+                "{calls} tool calls were asked for, {} are the most here (code.maxCalls)",
+                given.calls
+            )
+        });
+        let timeout = request.timeout.filter(|timeout| *timeout > given.wall).map(|timeout| {
+            format!(
+                "{} ms were asked for, {} are the most here (code.timeoutMs)",
+                timeout.as_millis(),
+                given.wall.as_millis()
+            )
+        });
+        calls.into_iter().chain(timeout).collect()
     }
 
     fn limits(&self, timeout: Option<Duration>, calls: Option<u32>) -> Limits {
@@ -100,13 +114,16 @@ pub(super) struct FinishedScript {
     pub(super) outcome: ScriptOutcome,
     /// Whether it neither returns a value nor ends with an expression.
     is_valueless: bool,
+    /// What was asked for and not given.
+    unmet: Vec<String>,
 }
 
 impl FinishedScript {
-    /// A note for a script without a value.
-    pub(super) fn note(&self) -> Option<&'static str> {
+    /// Notes for a script without a value, and about limits that were asked for in vain.
+    pub(super) fn notes(&self) -> impl Iterator<Item = &str> {
         let is_valueless = self.is_valueless && self.outcome.status == Status::Ok;
-        is_valueless.then_some(execution::NOTHING)
+        let valueless = is_valueless.then_some(execution::NOTHING);
+        self.unmet.iter().map(String::as_str).chain(valueless)
     }
 }
 
@@ -188,6 +205,7 @@ impl View {
                 .hint("Call the tools one by one; only the owner of the configuration can turn it on (code.profile)."));
         };
         let limits = self.surface.code.limits(script_request.timeout, script_request.calls);
+        let unmet = self.surface.code.unmet(script_request, &limits);
         if script_request.source.len() > limits.source {
             let message = format!(
                 "the script has {} bytes, and the limit is {}",
@@ -233,25 +251,30 @@ impl View {
             let position = script.position(Position { line, column });
             (error.line, error.column) = (Some(position.line), Some(position.column));
         }
-        Ok(FinishedScript { outcome, is_valueless: script.ending == Ending::Nothing })
+        Ok(FinishedScript { outcome, is_valueless: script.ending == Ending::Nothing, unmet })
     }
 
     /// What a script logged and called, as far as it is shown.
-    pub(super) fn output(&self, outcome: &ScriptOutcome) -> (execution::Logs, Vec<Value>) {
+    pub(super) fn output(&self, outcome: &ScriptOutcome) -> (execution::Logs, Vec<CallTally>) {
         let logs = execution::logs(
             outcome.logs.iter().map(|line| (level(line.level), line.text.as_str())),
-            outcome.logs_dropped,
+            Gap { bytes: outcome.logs_dropped, after: outcome.logs_before_drop },
             self.surface.code.shown_log_bytes(),
         );
-        let calls = outcome
-            .calls
-            .iter()
-            .map(|call| {
+        // By the names that the script used first: there are few, and many calls.
+        let mut written: Vec<(&str, &str, String)> = Vec::new();
+        let mut calls = Vec::new();
+        for call in &outcome.calls {
+            let (server, tool) = (call.server.as_str(), call.tool.as_str());
+            let known = written.iter().position(|(s, t, _)| (*s, *t) == (server, tool));
+            let at = known.unwrap_or_else(|| {
                 // The server's own name of it, however the script wrote it.
-                let tool = self.tool_meant(&call.server, &call.tool);
-                call_json(&call.server, &tool, call.took, call.ended)
-            })
-            .collect();
+                let meant = self.tool_meant(server, tool);
+                written.push((server, tool, call_id(server, &meant)));
+                written.len() - 1
+            });
+            CallTally::count(&mut calls, &written[at].2, call_end(call.ended));
+        }
         (logs, calls)
     }
 
@@ -261,7 +284,12 @@ impl View {
         let (logs, calls) = self.output(outcome);
         let Some(value) = outcome.value.as_ref().filter(|_| outcome.status == Status::Ok) else {
             let has_limit = outcome.limit.is_some();
-            return failed(self.script_error(source, outcome), &logs, &calls, has_limit);
+            let mut object = self.script_error(source, outcome);
+            let notes: Vec<&str> = ran.notes().collect();
+            if !notes.is_empty() {
+                object = object.detail("notes", notes);
+            }
+            return failed(object, &logs, &calls, has_limit);
         };
         let text = execution::value_text(value);
         let stored = (text.chars().count() > self.shown_chars()).then(|| {
@@ -271,140 +299,27 @@ impl View {
             Some(handle) => excerpt::cut(&text, self.shown_chars(), handle, self.audience),
             None => text.into_owned(),
         };
-        let note = ran.note();
-        if let Some(note) = note {
+        for note in ran.notes() {
             body.push_str(&format!("\n[{note}]"));
         }
         body.push_str(&execution::footer(&logs, &calls, false));
-        let mut structured = json!({ "status": "ok", "logs": logs.lines, "calls": calls });
-        if let Some(note) = note {
-            structured["note"] = note.into();
-        }
-        if let Some(handle) = &stored {
-            structured["handle"] = handle.as_str().into();
-            structured["chars"] = value.chars().count().into();
-        }
-        let mut structured = structured.to_string();
-        if stored.is_none() {
-            // Spliced in as raw JSON: numbers of any length, keys in their order.
-            structured.truncate(structured.len() - 1);
-            structured.push_str(",\"value\":");
-            structured.push_str(value);
-            structured.push('}');
-        }
         let content = json!([{ "type": "text", "text": body }]);
+        // A model reads the text, and a client that prefers data would read everything twice or less of it. The shell
+        // gets data: it prints value and output apart.
+        if self.audience != Audience::Shell {
+            return format!("{{\"content\":{content}}}").into_bytes();
+        }
+        let calls: Vec<Value> = calls.iter().map(CallTally::to_json).collect();
+        let notes: Vec<&str> = ran.notes().collect();
+        let structured =
+            json!({ "status": "ok", "logs": logs.lines, "calls": calls, "notes": notes });
+        let mut structured = structured.to_string();
+        // Spliced in as raw JSON: numbers of any length, keys in their order.
+        structured.truncate(structured.len() - 1);
+        structured.push_str(",\"value\":");
+        structured.push_str(value);
+        structured.push('}');
         format!("{{\"content\":{content},\"structuredContent\":{structured}}}").into_bytes()
-    }
-
-    /// What ended a script, and what may help.
-    pub(super) fn script_error(&self, source: &str, outcome: &ScriptOutcome) -> ErrorObject {
-        let error = outcome.error.clone().unwrap_or_default();
-        let hit = outcome.limit.as_ref();
-        let limit = hit.map_or(String::new(), |hit| format!(" ({} = {})", hit.name, hit.value));
-        let (code, what, hint): (_, _, Cow<'static, str>) = match outcome.status {
-            Status::Ok | Status::Error => (
-                Code::CodeError,
-                text::clean(&format!("{}: {}", error.name, error.message), MAX_MESSAGE)
-                    .into_owned(),
-                self.fix_hint(source, &error, outcome),
-            ),
-            Status::Timeout => (
-                Code::Timeout,
-                format!("the script ran out of time{limit}"),
-                "Do less in one script, or make calls concurrently with parallel().".into(),
-            ),
-            Status::CpuLimit => (
-                Code::LimitExceeded,
-                format!("the script used up its CPU time{limit}"),
-                "Look for a loop that does not end.".into(),
-            ),
-            Status::MemoryLimit => (
-                Code::LimitExceeded,
-                format!("the script used up its memory{limit}"),
-                "Keep only what you need of each result.".into(),
-            ),
-            Status::CallLimit => (
-                Code::LimitExceeded,
-                format!("the script made too many tool calls{limit}"),
-                "Use a tool that takes many items at once, or several scripts.".into(),
-            ),
-            Status::Deadlock => (
-                Code::CodeError,
-                "the script waits for a promise that nothing can settle".to_owned(),
-                "Every `new Promise` must be resolved by a call, a sleep or a timer.".into(),
-            ),
-            Status::Cancelled => (
-                Code::Cancelled,
-                "the script was cancelled".to_owned(),
-                "Calls it had made may have run.".into(),
-            ),
-        };
-        let mut message = what;
-        let mut object_position = None;
-        if let (Some(line), column) = (error.line, error.column.unwrap_or(1)) {
-            let shown = source.lines().nth(line.saturating_sub(1) as usize).unwrap_or_default();
-            message.push_str(&format!(
-                " (line {line}, column {column})\n{}",
-                execution::caret(line, column, shown)
-            ));
-            object_position = Some((line, column));
-        }
-        let mut object = ErrorObject::new(code, message)
-            .hint(hint.into_owned())
-            .detail("status", outcome.status.word());
-        if let Some((line, column)) = object_position {
-            object = object.detail("line", line).detail("column", column);
-        }
-        if let Some(hit) = hit {
-            object = object.detail("limit", hit.name).detail("limit_value", hit.value.clone());
-        }
-        // The script can forge it, so it may be no longer than our own.
-        let tool_error = error.tool_error.filter(|raw| raw.len() <= MAX_TOOL_ERROR);
-        if let Some(tool_error) =
-            tool_error.and_then(|raw| serde_json::from_str::<Value>(&raw).ok())
-        {
-            object = object.detail("tool_error", tool_error);
-        }
-        if !error.stack.is_empty() {
-            object = object.detail("stack", text::clean(&error.stack, MAX_MESSAGE).into_owned());
-        }
-        object
-    }
-
-    /// The hint for an error of the script's own.
-    fn fix_hint(
-        &self,
-        source: &str,
-        error: &host::ScriptError,
-        outcome: &ScriptOutcome,
-    ) -> Cow<'static, str> {
-        // A call that was refused here never reached its server.
-        let refused = ["server_not_found", "tool_not_found", "validation_input", "denied"];
-        let code = error
-            .tool_error
-            .as_deref()
-            .and_then(|raw| object::pick(raw.as_bytes(), ["code"]).ok()?[0]);
-        let code = code.and_then(object::text).unwrap_or_default();
-        let unsent = usize::from(refused.contains(&&*code));
-        let again = match outcome.calls.len() <= unsent {
-            true => "No call was made.",
-            false => "The listed calls were made; fix the script and do not repeat them blindly.",
-        };
-        let servers: Vec<String> =
-            self.servers().iter().map(|entry| identifier(&entry.name)).collect();
-        if error.message == "not a function"
-            && let (Some(line), Some(column)) = (error.line, error.column)
-            && let Some(name) = execution::callee(source, line, column)
-        {
-            let known = servers.iter().map(String::as_str);
-            return format!("{} {again}", execution::instead_of_calling(&name, known)).into();
-        }
-        let Some(name) = execution::undefined(&error.message) else { return again.into() };
-        let own = execution::declared(source).chain(servers.iter().map(String::as_str));
-        match execution::instead_of(name, own) {
-            Some(instead) => format!("{instead} {again}").into(),
-            None => again.into(),
-        }
     }
 }
 
@@ -523,12 +438,13 @@ pub(super) fn ended() -> ErrorObject {
 fn failed(
     object: ErrorObject,
     logs: &execution::Logs,
-    calls: &[Value],
+    calls: &[CallTally],
     has_limit: bool,
 ) -> Vec<u8> {
     let mut body = object.to_line();
     body.push_str(&execution::footer(logs, calls, has_limit));
-    let object = object.detail("logs", logs.lines.clone()).detail("calls", calls.to_vec());
+    let calls: Vec<Value> = calls.iter().map(CallTally::to_json).collect();
+    let object = object.detail("logs", logs.lines.clone()).detail("calls", calls);
     json!({
         "content": [{ "type": "text", "text": body }],
         "structuredContent": object.to_json(),
@@ -536,6 +452,19 @@ fn failed(
     })
     .to_string()
     .into_bytes()
+}
+
+/// The id of a tool in the list of calls; a script can use names of any length.
+pub(super) fn call_id(server: &str, tool: &str) -> String {
+    format!("{}:{}", text::cut(server, MAX_NAME), text::cut(tool, MAX_NAME))
+}
+
+pub(super) fn call_end(ended: CallStatus) -> CallEnd {
+    match ended {
+        CallStatus::Ok => CallEnd::Ok,
+        CallStatus::Failed => CallEnd::Failed,
+        CallStatus::Dropped => CallEnd::Cancelled,
+    }
 }
 
 pub(super) fn level(level: host::Level) -> &'static str {

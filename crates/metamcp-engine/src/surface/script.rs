@@ -3,20 +3,20 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use bytes::Bytes;
-use metamcp_sandbox::host::{Answer, CallError, CallStatus, Host, Level, Op};
+use metamcp_sandbox::host::{Answer, CallError, Host, Level, Op};
 use metamcp_surface::discover::split_id;
-use metamcp_surface::execution::{self, Logs};
+use metamcp_surface::execution::{self, CallEnd, CallTally, Gap, Logs};
 use metamcp_tools::declarations::{self, Declared};
+use metamcp_tools::tool::Tool;
 use metamcp_types::text;
 use metamcp_wire::object;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 use super::View;
-use super::execute::level;
+use super::execute::{call_id, level};
 use super::query_cache::QueryCache;
 use super::reply::{Code, ErrorObject, is_error};
 use super::script_queries::{describe, list, name_in, search, stored_result, types};
@@ -25,8 +25,10 @@ use crate::catalog::Snapshot;
 use crate::observe::{Event, Interest, Origin, Subscriber, Subscription, Verdict};
 use crate::shapes;
 
-/// Most log lines and calls in the final response of a script that is ended from outside.
+/// Most log lines in the final response of a script that is ended from outside.
 const MAX_RECORDED: usize = 1000;
+/// Most bytes of output there.
+const MAX_RECORDED_BYTES: usize = 8 * 1024;
 /// Longest name in a message; a script can use names of any length.
 pub(super) const MAX_NAME: usize = 200;
 /// Longest error message that a script receives.
@@ -48,7 +50,7 @@ pub(super) struct Transcript {
 #[derive(Default)]
 struct Recorded {
     logs: Vec<(&'static str, String)>,
-    calls: Vec<Value>,
+    calls: Vec<CallTally>,
 }
 
 impl Transcript {
@@ -57,10 +59,10 @@ impl Transcript {
         Arc::new(Transcript { script, recorded: Mutex::default() })
     }
 
-    pub(super) fn so_far(&self) -> (Logs, Vec<Value>) {
+    pub(super) fn so_far(&self) -> (Logs, Vec<CallTally>) {
         let recorded = self.lock();
         let lines = recorded.logs.iter().map(|(level, text)| (*level, text.as_str()));
-        (execution::logs(lines, 0, usize::MAX), recorded.calls.clone())
+        (execution::logs(lines, Gap::default(), MAX_RECORDED_BYTES), recorded.calls.clone())
     }
 
     fn lock(&self) -> MutexGuard<'_, Recorded> {
@@ -79,14 +81,11 @@ impl Subscriber for Transcript {
             return;
         }
         let ended = match record.verdict {
-            Verdict::Ok => CallStatus::Ok,
-            _ => CallStatus::Failed,
+            Verdict::Ok => CallEnd::Ok,
+            _ => CallEnd::Failed,
         };
-        let mut recorded = self.lock();
-        if recorded.calls.len() < MAX_RECORDED {
-            let took = record.ended.since(record.arrived);
-            recorded.calls.push(call_json(&record.server, &record.tool, took, ended));
-        }
+        let tool = call_id(&record.server, &record.tool);
+        CallTally::count(&mut self.lock().calls, &tool, ended);
     }
 }
 
@@ -158,6 +157,8 @@ impl Host for ScriptHost {
                     cache.put(generation, op, &payload, &answer);
                     Ok(answer)
                 }
+                // What the sandbox answers itself.
+                Op::Partial | Op::Keep => Ok("null".to_owned()),
                 Op::ResultsGet => stored_result(&view, &params).await,
                 Op::ResultsPut => {
                     let raw =
@@ -299,32 +300,30 @@ impl View {
         snapshot: &Snapshot,
         bound: usize,
     ) -> String {
+        self.declarations_of(entry, snapshot, None, bound)
+    }
+
+    /// The same of one tool.
+    pub(super) fn declarations_of(
+        &self,
+        entry: &crate::router::Entry,
+        snapshot: &Snapshot,
+        only: Option<&str>,
+        bound: usize,
+    ) -> String {
         let Some(known) = snapshot.known(entry.id) else { return String::new() };
         let identifier = declarations::identifier(&entry.name);
-        let shapes: Vec<Option<Value>> = known
-            .tools
-            .tools
+        let is_meant = |tool: &&Tool| only.is_none_or(|only| *tool.name == *only);
+        let meant: Vec<&Tool> = known.tools.tools.iter().filter(is_meant).collect();
+        let shapes: Vec<Option<Value>> = meant
             .iter()
             .map(|tool| self.surface.shapes.of(self.principal, &entry.name, &tool.name))
             .collect();
-        let tools: Vec<Declared<'_>> = known
-            .tools
-            .tools
-            .iter()
+        let tools: Vec<Declared<'_>> = meant
+            .into_iter()
             .zip(&shapes)
             .map(|(tool, shape)| Declared { tool, observed: shape.as_ref() })
             .collect();
         declarations::for_server(&entry.name, &identifier, &tools, bound)
     }
-}
-
-pub(super) fn call_json(server: &str, tool: &str, took: Duration, ended: CallStatus) -> Value {
-    let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-    let (server, tool) = (text::cut(server, MAX_NAME), text::cut(tool, MAX_NAME));
-    let mut call =
-        json!({ "server": server, "tool": tool, "ms": ms, "ok": ended == CallStatus::Ok });
-    if ended == CallStatus::Dropped {
-        call["dropped"] = true.into();
-    }
-    call
 }

@@ -4,8 +4,9 @@ use metamcp_sandbox::host::CallError;
 use metamcp_surface::discover::{DiscoverRequest, split_id};
 use metamcp_surface::excerpt::Part;
 use metamcp_surface::execution;
+use metamcp_types::nearest::nearest;
 use metamcp_types::text;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::reply::{Code, ErrorObject};
 use super::script::{MAX_MESSAGE, MAX_NAME, refused};
@@ -13,6 +14,10 @@ use super::{Finished, View};
 use crate::compute;
 use crate::router::Entry;
 
+/// Names suggested for one that is not there.
+const NEAR: usize = 3;
+/// Longest description of a tool in a list; a script prints lists.
+const MAX_SENTENCE: usize = 200;
 /// Most bytes of declarations in one response.
 const MAX_TYPES: usize = 256 * 1024;
 /// Longest name in a lookup; no tool has a longer one.
@@ -31,20 +36,63 @@ pub(super) async fn search(view: &View, params: &Value) -> Result<String, CallEr
         "limit": if options["limit"].is_number() { options["limit"].clone() } else { 10.into() },
         "detail": options["detail"],
     });
-    found(view, &arguments, |found| found["tools"].to_string()).await
+    found(view, &arguments, |found| listed(&found["tools"]).to_string()).await
+}
+
+/// Tools as a script lists them: what it needs to choose one and to call it. `tools.describe` has the rest.
+fn listed(tools: &Value) -> Value {
+    let tools = tools.as_array().map_or(&[][..], Vec::as_slice);
+    tools.iter().map(short).collect()
+}
+
+fn short(tool: &Value) -> Value {
+    let mut short = Map::new();
+    for name in ["id", "server", "tool", "signature"] {
+        short.insert(name.to_owned(), tool[name].clone());
+    }
+    let description = tool["description"].as_str().unwrap_or_default();
+    short.insert("description".to_owned(), text::first_sentence(description, MAX_SENTENCE).into());
+    for name in ["flagged", "inputSchema", "outputSchema"] {
+        if !tool[name].is_null() {
+            short.insert(name.to_owned(), tool[name].clone());
+        }
+    }
+    if let Some(confidence) = tool["confidence"].as_f64() {
+        short.insert("confidence".to_owned(), ((confidence * 100.0).round() / 100.0).into());
+    }
+    Value::Object(short)
+}
+
+/// The members of an object that hold something.
+fn known_members(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => members
+            .iter()
+            .filter(|(name, value)| {
+                !value.is_null() && !["score", "confidence"].contains(&name.as_str())
+            })
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect(),
+        other => other.clone(),
+    }
+}
+
+/// Servers as a script lists them.
+fn listed_servers(servers: &Value) -> Value {
+    let servers = servers.as_array().map_or(&[][..], Vec::as_slice);
+    let without_origin = |server: &Value| {
+        let mut server = known_members(server);
+        if let Some(members) = server.as_object_mut() {
+            members.remove("origin");
+        }
+        server
+    };
+    servers.iter().map(without_origin).collect()
 }
 
 pub(super) async fn describe(view: &View, params: &Value) -> Result<String, CallError> {
-    let name_of = |name: &str| name_in(&params[name]).to_owned();
     view.surface.catalog.loaded().await;
-    let (server, tool) = match (name_of("server"), name_of("tool")) {
-        (name, tool) if tool.is_empty() && view.server(&name).is_some() => (name, tool),
-        (id, tool) if tool.is_empty() => {
-            let parts = split_id(&id).or_else(|| id.split_once('.'));
-            parts.map_or((id.clone(), String::new()), |(s, t)| (s.to_owned(), t.to_owned()))
-        }
-        both => both,
-    };
+    let (server, tool) = server_and_tool(view, params);
     let entry = known(view, &server).await?;
     if tool.is_empty() {
         // A server alone: its description and its tools.
@@ -54,7 +102,7 @@ pub(super) async fn describe(view: &View, params: &Value) -> Result<String, Call
                 "server": about["name"],
                 "state": about["state"],
                 "description": about["description"],
-                "tools": found["tools"],
+                "tools": listed(&found["tools"]),
                 "total": found["total"],
             })
             .to_string()
@@ -63,15 +111,30 @@ pub(super) async fn describe(view: &View, params: &Value) -> Result<String, Call
     }
     let tool = view.tool_meant(&server, &tool);
     let arguments = json!({ "server": server, "tool": tool, "detail": "schema" });
-    found(view, &arguments, |found| found["tools"][0].to_string()).await
+    found(view, &arguments, |found| known_members(&found["tools"][0]).to_string()).await
+}
+
+/// The server and the tool that are meant, none where it is empty: given apart, or as `server:tool` or `server.tool`.
+fn server_and_tool(view: &View, params: &Value) -> (String, String) {
+    let name_of = |name: &str| name_in(&params[name]).to_owned();
+    match (name_of("server"), name_of("tool")) {
+        (name, tool) if tool.is_empty() && view.server(&name).is_some() => (name, tool),
+        (id, tool) if tool.is_empty() => {
+            let parts = split_id(&id).or_else(|| id.split_once('.'));
+            parts.map_or((id.clone(), String::new()), |(s, t)| (s.to_owned(), t.to_owned()))
+        }
+        both => both,
+    }
 }
 
 pub(super) async fn list(view: &View, params: &Value) -> Result<String, CallError> {
     match params["server"].as_str() {
-        None => found(view, &json!({}), |found| found["servers"].to_string()).await,
+        None => {
+            found(view, &json!({}), |found| listed_servers(&found["servers"]).to_string()).await
+        }
         Some(server) => {
             let entry = known(view, server).await?;
-            found(view, &all_of(&entry), |found| found["tools"].to_string()).await
+            found(view, &all_of(&entry), |found| listed(&found["tools"]).to_string()).await
         }
     }
 }
@@ -123,20 +186,44 @@ async fn found(
 
 pub(super) async fn types(view: &View, params: &Value) -> Result<String, CallError> {
     view.surface.catalog.loaded().await;
-    let all: Vec<Entry> = match params["server"].as_str() {
-        Some(name) => vec![known(view, name).await?],
-        None => view.servers().iter().cloned().collect(),
+    let (server, tool) = server_and_tool(view, params);
+    let all: Vec<Entry> = match params["server"].is_null() {
+        true => view.servers().iter().cloned().collect(),
+        false => vec![known(view, &server).await?],
+    };
+    let tool = match (&all[..], tool.is_empty()) {
+        ([entry], false) => Some(listed_tool(view, entry, &tool)?),
+        _ => None,
     };
     let (own, snapshot) = (view.clone(), view.latest_snapshot().await);
     let page = computed(view, move || {
         let mut page = String::new();
         for entry in all {
             let bound = MAX_TYPES.saturating_sub(page.len());
-            page.push_str(&own.declarations(&entry, &snapshot, bound));
+            page.push_str(&own.declarations_of(&entry, &snapshot, tool.as_deref(), bound));
         }
         Value::from(page).to_string()
     });
     page.await
+}
+
+/// The name under which a server lists a tool.
+fn listed_tool(view: &View, entry: &Entry, written: &str) -> Result<String, CallError> {
+    let meant = view.tool_meant(&entry.name, written);
+    let snapshot = view.snapshot();
+    let known = snapshot.known(entry.id);
+    if known.is_some_and(|known| known.tool(&meant).is_some()) {
+        return Ok(meant);
+    }
+    let names = known.map_or(&[][..], |known| &known.tools.tools[..]);
+    let near = nearest(written, names.iter().map(|tool| &*tool.name), NEAR);
+    let written = text::clean_line(written, MAX_NAME);
+    let message = format!("the server {:?} has no tool {written:?}", &*entry.name);
+    let hint = match near.is_empty() {
+        true => format!("tools.list({:?}) lists its tools", &*entry.name),
+        false => format!("Did you mean {}?", near.join(" or ")),
+    };
+    Err(refused(view, &ErrorObject::new(Code::ToolNotFound, message).hint(hint)))
 }
 
 /// Runs slow work off the thread that relays calls.

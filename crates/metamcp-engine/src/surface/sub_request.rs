@@ -21,7 +21,8 @@ use crate::observe::Origin;
 use crate::router::{CallOutcome, Caller, Responder, Router, UpstreamRequest};
 pub(super) use progress::Progress;
 
-/// Calls carry a progress token, since progress extends their timeout; all share one.
+/// Where the client asked for progress its calls do, and progress extends their timeout; all share one token. Otherwise
+/// they ask for none: there are servers whose tools fail with it.
 const META: &[u8] = br#"{"progressToken":"within"}"#;
 
 /// See the module. Toward the router all of them have this one caller.
@@ -76,7 +77,7 @@ impl SubRequests {
             server: server.map(str::to_owned),
             tool: tool.to_owned(),
             args: Some(arguments),
-            meta: Some(META),
+            meta: self.wants_progress().then_some(META),
         };
         let caller = self.parent.by(self.origin);
         let call_request = match view.resolve_call(&raw_call, arguments, &caller) {
@@ -111,6 +112,10 @@ impl SubRequests {
             CallOutcome::Failed(error) => Err(ErrorObject::from_call(&error, Some(&entry.config))),
             CallOutcome::Cancelled => Err(cancelled().at(&entry.name, Some(&tool))),
         }
+    }
+
+    fn wants_progress(&self) -> bool {
+        self.progress.as_ref().is_some_and(|progress| progress.is_followed())
     }
 
     fn begin<'a>(self: &'a Arc<Self>, router: &'a Router) -> PendingAnswer<'a> {

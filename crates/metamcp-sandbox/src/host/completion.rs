@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
+use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::admission::LimitKind;
@@ -52,7 +53,7 @@ impl Completion {
             },
             End::Ok { value } => too_long(value.len() as u64, limits),
             End::ResultLimit { bytes } => too_long(bytes, limits),
-            End::Error(error) => Completion::failed(Status::Error, bounded(error)),
+            End::Error(error) => uncaught(bounded(error)),
             End::Deadlock => Completion::failed(
                 Status::Deadlock,
                 named(
@@ -169,6 +170,42 @@ impl Completion {
     }
 }
 
+/// The limits that a script can catch, by the names that its `LimitError` has for them. The call limit keeps its status.
+const CATCHABLE: [(&str, Status); 6] = [
+    ("calls", Status::CallLimit),
+    ("questions", Status::CallLimit),
+    ("sleep", Status::Error),
+    ("timers", Status::Error),
+    ("arguments", Status::Error),
+    ("result", Status::Error),
+];
+
+/// An error that the script did not catch.
+fn uncaught(error: ScriptError) -> Completion {
+    #[derive(Deserialize)]
+    struct Facts {
+        limit: String,
+        value: Option<f64>,
+    }
+    let facts = error
+        .tool_error
+        .as_deref()
+        .filter(|_| error.name == "LimitError")
+        .and_then(|json| serde_json::from_str::<Facts>(json).ok());
+    let known = facts.and_then(|facts| {
+        let found = CATCHABLE.iter().find(|(name, _)| *name == facts.limit)?;
+        Some((found, facts.value))
+    });
+    match known {
+        Some((&(name, status), value)) => {
+            let value = value.map_or_else(|| "unknown".to_owned(), |value| value.to_string());
+            let error = ScriptError { tool_error: None, ..error };
+            Completion::limit_exceeded(status, name, value, error)
+        }
+        None => Completion::failed(Status::Error, error),
+    }
+}
+
 /// Whether a text is one JSON value.
 pub(super) fn is_json(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_ok()
@@ -262,7 +299,7 @@ mod tests {
         };
         assert_eq!(named(LimitKind::Wall), ("wall", "120 s".to_owned()));
         assert_eq!(named(LimitKind::Cpu), ("cpu", "5 s".to_owned()));
-        assert_eq!(named(LimitKind::Calls), ("calls", "250".to_owned()));
+        assert_eq!(named(LimitKind::Calls), ("calls", "2000".to_owned()));
         let completion = Completion::from_end(End::MemoryLimit(ScriptError::default()), &limits);
         assert_eq!(completion.limit.unwrap().value, "64 MiB");
         let completion =

@@ -16,10 +16,11 @@ use tokio::time::{sleep_until, timeout};
 use super::admission::{Admission, Admit, ClockCheck, RequestKind};
 use super::completion::{Completion, MAX_TEXT};
 use super::json_depth::json_depth;
+use super::partials::Partials;
 use super::pending_answers::PendingAnswers;
 use super::workers::{PIECE, Worker};
-use super::{CallError, Host, Limits, LogLine, Op, ScriptJob, ScriptOutcome};
-use crate::limits::{CPU_GRACE, DEPTH, NAME};
+use super::{CallError, Host, Limits, LogLine, Op, ScriptJob, ScriptOutcome, Status};
+use crate::limits::{CPU_GRACE, DEPTH, LOGS_TAIL, NAME};
 use crate::protocol::{FromWorker, MAX_FRAME, ProtocolViolation, ToWorker, WorkerLimits};
 use crate::run_clock::{self, CLOCK_CHECK_INTERVAL, RunClock};
 
@@ -60,7 +61,10 @@ pub async fn run(
         closed: false,
         logs: Vec::new(),
         logs_left: 0,
+        logs_tail_left: LOGS_TAIL,
         logs_dropped: 0,
+        logs_before_drop: 0,
+        partials: Partials::default(),
         progress: 0,
         next: 0,
     };
@@ -105,6 +109,7 @@ fn worker_limits(limits: &Limits) -> WorkerLimits {
         sleep: u64::try_from(limits.sleep.as_millis()).unwrap_or(u64::MAX),
         logs: limits.logs as u64,
         result: limits.result as u64,
+        calls: u64::from(limits.calls),
     }
 }
 
@@ -127,7 +132,12 @@ struct ScriptRun {
     closed: bool,
     logs: Vec<LogLine>,
     logs_left: usize,
+    /// Bytes left for the lines that follow a gap.
+    logs_tail_left: usize,
     logs_dropped: usize,
+    /// How many lines came before the gap.
+    logs_before_drop: usize,
+    partials: Partials,
     progress: u32,
     /// The id of the worker's next request.
     next: u32,
@@ -233,19 +243,24 @@ impl ScriptRun {
         match message {
             FromWorker::Request { id, op, payload } => return self.requested(id, op, payload),
             FromWorker::Log { level, text } => {
+                // Where the first lines used it up come the last ones, which have a limit of their own.
+                let left = if text.len() <= self.logs_left {
+                    &mut self.logs_left
+                } else {
+                    self.logs_left = 0;
+                    &mut self.logs_tail_left
+                };
                 // Empty lines take memory as well.
-                if text.len() <= self.logs_left && self.logs.len() < self.limits.logs {
-                    self.logs_left -= text.len();
+                if text.len() <= *left && self.logs.len() < self.limits.logs {
+                    *left -= text.len();
                     self.host.log(level, &text);
                     self.logs.push(LogLine { level, text });
                 } else {
-                    self.logs_left = 0;
-                    self.logs_dropped = self.logs_dropped.saturating_add(text.len());
+                    self.drop_logs(text.len());
                 }
             }
             FromWorker::LogsDropped { bytes } => {
-                let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-                self.logs_dropped = self.logs_dropped.saturating_add(bytes);
+                self.drop_logs(usize::try_from(bytes).unwrap_or(usize::MAX));
             }
             FromWorker::Progress { value, total, message } => {
                 let is_told = value.is_finite() && total.is_none_or(f64::is_finite);
@@ -270,12 +285,39 @@ impl ScriptRun {
         None
     }
 
+    fn drop_logs(&mut self, bytes: usize) {
+        if self.logs_dropped == 0 {
+            self.logs_before_drop = self.logs.len();
+        }
+        self.logs_dropped = self.logs_dropped.saturating_add(bytes);
+    }
+
     fn requested(&mut self, id: u32, op: Op, payload: String) -> Option<Completion> {
         // Ids are consecutive, so that no response can go to another request.
         if id != self.next {
             return Some(Completion::out_of_order());
         }
         self.next = self.next.wrapping_add(1);
+        let (op, payload) = match op {
+            Op::Partial => {
+                // Deeper than can be sent on: it counts as unfinished.
+                if json_depth(&payload) > DEPTH {
+                    return None;
+                }
+                let taken = self.partials.take(&payload);
+                return taken.err().map(|error| Completion::from_protocol_violation(&error));
+            }
+            Op::Keep => {
+                let Ok(Group { group }) = serde_json::from_str(&payload) else {
+                    let violation = ProtocolViolation::Json { field: "payload" };
+                    return Some(Completion::from_protocol_violation(&violation));
+                };
+                let kept = self.partials.remove(group);
+                let value = kept.as_ref().map_or("null", |kept| kept.json.as_str());
+                (Op::ResultsPut, format!("{{\"value\":{value}}}"))
+            }
+            other => (other, payload),
+        };
         let kind = match kind_of(op, &payload, &*self.host) {
             Ok(kind) => kind,
             Err(violation) => return Some(Completion::from_protocol_violation(&violation)),
@@ -342,11 +384,17 @@ impl ScriptRun {
     fn outcome(mut self, completion: Completion) -> ScriptOutcome {
         let wall = self.spent();
         let Completion { status, value, error, limit } = completion;
+        let partial = match status {
+            Status::Ok => Vec::new(),
+            _ => self.partials.into_results(),
+        };
         ScriptOutcome {
             status,
             value,
             logs: self.logs,
             logs_dropped: self.logs_dropped,
+            logs_before_drop: self.logs_before_drop,
+            partial,
             calls: self.admission.close(wall),
             error,
             limit,
@@ -364,6 +412,13 @@ struct Call {
     tool: String,
     #[serde(rename = "arguments")]
     _arguments: IgnoredAny,
+}
+
+/// The payload of [`Op::Keep`].
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    group: u32,
 }
 
 /// The payload of every other operation. Each reads some of the members.
@@ -437,15 +492,15 @@ fn too_deep(levels: usize) -> CallError {
 fn bounded(answer: Result<String, CallError>) -> Result<String, CallError> {
     /// Frame overhead of a response.
     const AROUND: usize = 64;
+    let most = MAX_FRAME - AROUND;
     match answer {
-        Ok(text) if text.len() > MAX_FRAME - AROUND => Err(CallError {
+        Ok(text) if text.len() > most => Err(CallError {
             json: format!(
-                r#"{{"code":"result_too_large","retryable":false,"message":"the result has {} bytes, {} at most; ask the tool for less"}}"#,
+                r#"{{"code":"limit_exceeded","limit":"result","value":{most},"retryable":false,"message":"the result has {} bytes, {most} at most come into a script; ask the tool for less"}}"#,
                 text.len(),
-                MAX_FRAME - AROUND,
             ),
         }),
-        Err(error) if error.json.len() > MAX_FRAME - AROUND => Err(CallError {
+        Err(error) if error.json.len() > most => Err(CallError {
             json: r#"{"code":"internal","message":"the call failed, and its error is too long to be shown"}"#.to_owned(),
         }),
         answer => answer,

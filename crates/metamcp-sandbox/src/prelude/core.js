@@ -50,7 +50,7 @@ const cut = (text, most) =>
 
 // --- calls -------------------------------------------------------------------------------------------
 
-const CALL = 0, SEARCH = 1, DESCRIBE = 2, LIST = 3, TYPES = 4, RESULTS_GET = 5, RESULTS_PUT = 6;
+const CALL = 0, SEARCH = 1, DESCRIBE = 2, LIST = 3, TYPES = 4, RESULTS_GET = 5, RESULTS_PUT = 6, PARTIAL = 7, KEEP = 8;
 
 class ToolError extends NativeError {
   constructor(fact) {
@@ -67,9 +67,24 @@ class ToolError extends NativeError {
 defineProperty(ToolError.prototype, "name", { value: "ToolError", writable: true, enumerable: false, configurable: true });
 const hasName = plain(Object.prototype.hasOwnProperty);
 
+/** A limit that a script can survive: it may catch this and return what it has. */
+class LimitError extends NativeError {
+  constructor(fact) {
+    super(typeof fact === "string" ? fact : fact?.message);
+    this.code = "limit_exceeded";
+    this.retryable = false;
+    if (fact !== null && typeof fact === "object") {
+      this.limit = fact.limit ?? null;
+      this.value = fact.value ?? null;
+    }
+  }
+}
+defineProperty(LimitError.prototype, "name", { value: "LimitError", writable: true, enumerable: false, configurable: true });
+const beyond = (limit, value, message) => new LimitError({ limit, value, message });
+
 /** An error that arrives with the response, with the stack of the request. */
 const toolError = (fact, site) => {
-  const error = new ToolError(fact);
+  const error = fact.limit === undefined ? new ToolError(fact) : new LimitError(fact);
   defineProperty(error, "stack", { value: site, writable: true, enumerable: false, configurable: true });
   return error;
 };
@@ -106,7 +121,7 @@ setPrototypeOf(Waiting.prototype, null);
 
 const send = (waiting, resolve, reject, op, text) => {
   if (text.length > limits.payload) {
-    throw new RangeError(`the arguments are ${text.length} characters of JSON, ${limits.payload} at most`);
+    throw beyond("arguments", limits.payload, `the arguments are ${text.length} characters of JSON, ${limits.payload} at most`);
   }
   const id = native.request(op, text);
   pending[id] = waiting;
@@ -130,12 +145,22 @@ const isFlat = args => {
   return true;
 };
 
-const QUESTION = freeze({ __proto__: null, server: null, tool: null, head: null, of: null });
+const QUESTION = freeze({ __proto__: null, server: null, tool: null, head: null, of: null, last: null });
 
-const ask = (op, question) => {
+// Calls and questions are counted here, so that the one beyond the limit fails where a script can catch it, and by the
+// gateway, which ends a script that sends more. Refusals have an end too: a loop that swallows them is stopped there.
+const REFUSALS = 1000;
+let calls = 0, questions = 0, refusals = 0;
+
+const ask = (op, question, what = QUESTION) => {
   const answer = new NativePromise(take), resolve = resolveLast, reject = rejectLast;
   try {
-    send(new Waiting(QUESTION, ask), resolve, reject, op, stringify(question, plainSent));
+    if (questions >= limits.questions && refusals < REFUSALS) {
+      refusals += 1;
+      throw beyond("questions", limits.questions, `tools, results and the like can be asked ${limits.questions} times in a script`);
+    }
+    send(new Waiting(what, ask), resolve, reject, op, stringify(question, plainSent));
+    questions += 1;
   } catch (error) {
     reject(error);
   }
@@ -151,7 +176,7 @@ const settle = (id, ok, value) => {
   let { what } = waiting;
   if (!ok && value?.result !== undefined) {
     // A result with `isError`, and the real name of its tool.
-    what = { __proto__: null, server: value.server ?? what.server, tool: value.tool ?? what.tool, of: what.of };
+    what = { __proto__: null, server: value.server ?? what.server, tool: value.tool ?? what.tool, of: what.of, last: null };
     ok = true;
     value = value.result;
   }
@@ -163,10 +188,35 @@ const settle = (id, ok, value) => {
   let made;
   try {
     made = what.of(answer, what, waiting);
+    if (what.last !== null) remember(what, made);
   } catch (error) {
     return reject(error);
   }
   resolve(made);
+};
+
+/** What came last of each tool: its kind and how it begins, for an error that a wrong guess at it leads to. */
+const LAST = 32, START = 48, KEYS = 8;
+const lasts = ownList();
+const remember = ({ server, tool, last }, value) => {
+  const kind = value === null ? "null" : isArray(value) ? "array" : typeof value;
+  if (last.times === 0) {
+    if (lasts.length >= LAST) return;
+    lasts[lasts.length] = last;
+  }
+  last.mixed ||= last.times > 0 && last.kind !== kind;
+  last.times += 1;
+  last.server = server;
+  last.tool = tool;
+  last.kind = kind;
+  last.size = kind === "string" || kind === "array" ? value.length : null;
+  last.start = kind === "string" ? wellFormed(slice(value, 0, START)) : null;
+  last.keys = null;
+  if (kind !== "object") return;
+  const keys = ownKeys(value), some = [];
+  for (let i = 0; i < keys.length && i < KEYS; i++) some[i] = cut(keys[i], START);
+  last.size = keys.length;
+  last.keys = some;
 };
 
 /** Links a call's promise to its waiter: a private field that only this class sees, put on the promise. */
@@ -245,7 +295,15 @@ const whatOf = (server, tool, isRaw) => freeze({
   tool,
   head: `{"server":${stringify(server)},"tool":${stringify(tool)},"arguments":`,
   of: isRaw ? null : useful,
+  last: isRaw ? null : { __proto__: null, times: 0, mixed: false },
 });
+
+/** A call that is not made. Its `raw` fails the same. */
+const unmade = error => {
+  const answer = NativePromise.reject(error);
+  answer.raw = () => answer;
+  return answer;
+};
 
 const callTool = (what, args, by) => {
   if (args === undefined || args === null) args = {};
@@ -253,16 +311,21 @@ const callTool = (what, args, by) => {
   try {
     isPlain = typeof args === "object" && isFlat(args);
   } catch (error) {
-    return NativePromise.reject(error);
+    return unmade(error);
   }
   if (!isPlain && (typeof args !== "object" || isArray(args))) {
     const given = isArray(args) ? "an array" : `a ${typeof args}`;
-    return NativePromise.reject(new TypeError(`the arguments of ${what.server}.${what.tool} must be one object with named values, not ${given}`));
+    return unmade(new TypeError(`the arguments of ${what.server}.${what.tool} must be one object with named values, not ${given}`));
+  }
+  if (calls >= limits.calls && refusals < REFUSALS) {
+    refusals += 1;
+    return unmade(beyond("calls", limits.calls, `${what.server}.${what.tool} was not called: a script makes ${limits.calls} tool calls at most`));
   }
   const answer = new NativePromise(take), resolve = resolveLast, reject = rejectLast, waiting = new Waiting(what, by);
   try {
     const json = isPlain ? stringify(args) : stringify(args, plainSent);
     send(waiting, resolve, reject, CALL, `${what.head}${json ?? null}}`);
+    calls += 1;
   } catch (error) {
     reject(error);
   }
@@ -314,9 +377,11 @@ const standIn = server => {
   return made;
 };
 
-const begin = (list, sleep, result) => {
+const begin = (list, sleep, result, most) => {
   limits.sleep = sleep;
   limits.result = result;
+  if (most !== undefined) limits.calls = most;
+  partialLeft = limits.partial;
   const known = create(null), aliases = create(null), others = create(null);
   for (let i = 0; i < list.length; i++) {
     const { name, identifiers } = list[i];
@@ -339,15 +404,52 @@ const begin = (list, sleep, result) => {
 };
 
 define("ToolError", ToolError);
+define("LimitError", LimitError);
+
+// What is given beyond what a function takes would be ignored, and its author would not know.
+const checked = (name, takes, rest, options, known) => {
+  if (rest.length > 0) throw new TypeError(`${name} takes ${takes}, nothing more`);
+  if (options !== undefined && options !== null) wordsNow().checkOptions(name, options, known);
+};
+/** Lists of tools and servers, which are shown as lines. */
+const LISTING = freeze({
+  ...QUESTION,
+  __proto__: null,
+  of: found => {
+    if (isArray(found)) weakSet(listings, found, true);
+    return found;
+  },
+});
+const listings = new WeakMap();
+
 define("tools", freeze({
-  search: (query, options) => ask(SEARCH, { query, options: typeof options?.server === "object" ? { ...options, server: nameOf(options.server) } : options ?? null }),
-  describe: (server, tool) => ask(DESCRIBE, { server: nameOf(server), tool: tool ?? null }),
-  list: (server, options) => ask(LIST, { server: nameOf(server), options: options ?? null }),
-  types: server => ask(TYPES, { server: nameOf(server) }),
+  search: async (query, options, ...rest) => {
+    checked("tools.search", "a query and { limit, server, detail }", rest, options, ["limit", "server", "detail"]);
+    if (typeof query !== "string") throw new TypeError("tools.search takes a query in words first");
+    return ask(SEARCH, { query, options: typeof options?.server === "object" ? { ...options, server: nameOf(options.server) } : options ?? null }, LISTING);
+  },
+  describe: async (server, tool, ...rest) => {
+    checked("tools.describe", "a server and a tool, or \"server:tool\"", rest);
+    return ask(DESCRIBE, { server: nameOf(server), tool: tool ?? null });
+  },
+  list: async (server, ...rest) => {
+    checked("tools.list", "a server, or nothing for all servers", rest);
+    return ask(LIST, { server: nameOf(server), options: null }, LISTING);
+  },
+  types: async (server, tool, ...rest) => {
+    checked("tools.types", "a server and perhaps a tool, or \"server:tool\"", rest);
+    return ask(TYPES, { server: nameOf(server), tool: tool ?? null });
+  },
 }));
 define("results", freeze({
-  get: (handle, options) => ask(RESULTS_GET, { handle, options: options ?? null }),
-  put: value => ask(RESULTS_PUT, { value: value === undefined ? null : value }),
+  get: async (handle, options, ...rest) => {
+    checked("results.get", "a handle and { pointer }, { offset, length } or { grep }", rest, options, ["pointer", "offset", "length", "grep"]);
+    return ask(RESULTS_GET, { handle, options: options ?? null });
+  },
+  put: async (value, ...rest) => {
+    checked("results.put", "one value", rest);
+    return ask(RESULTS_PUT, { value: value === undefined ? null : value });
+  },
 }));
 
 /** A server may be named or given as it stands: `tools.list(github)`. */
@@ -360,7 +462,7 @@ let timersSet = 0;
 
 const startTimer = (run, delay, args, again) => {
   if (typeof run !== "function") throw new TypeError("the first argument of a timer must be a function");
-  if (timersSet >= limits.timers) throw new RangeError(`${limits.timers} timers are set, which is the most`);
+  if (timersSet >= limits.timers) throw beyond("timers", limits.timers, `${limits.timers} timers are set, which is the most`);
   delay = +delay;
   delay = delay > 0 ? delay : 0;
   const id = native.timer(delay);
@@ -402,22 +504,79 @@ define("setTimeout", (run, delay, ...args) => startTimer(run, delay, args, false
 define("setInterval", (run, delay, ...args) => startTimer(run, delay, args, true));
 define("clearTimeout", stopTimer);
 define("clearInterval", stopTimer);
-define("sleep", ms => new NativePromise(resolve => {
+define("sleep", (ms, ...rest) => new NativePromise(resolve => {
+  checked("sleep", "milliseconds", rest);
   ms = +ms;
   if (!(ms >= 0)) throw new RangeError("sleep takes milliseconds");
-  if (ms > limits.sleep) throw new RangeError(`sleep takes ${limits.sleep} ms at most, not ${ms}`);
+  if (ms > limits.sleep) throw beyond("sleep", limits.sleep, `sleep takes ${limits.sleep} ms at most, not ${ms}`);
   startTimer(() => resolve(), ms, [], false);
 }));
 
 // --- many at once ------------------------------------------------------------------------------------
 
+// What each item of a `parallel` gave goes to the gateway as it comes, so that it outlives a failure, a limit and a kill.
+let groups = 0, partialLeft = 0;
+const partials = freeze({
+  __proto__: null,
+  open: total => ({ __proto__: null, number: groups++, total, finished: 0, sent: 0 }),
+  /** An item ended; `given` is its value, or what it threw. */
+  item(group, index, isDone, given) {
+    if (isDone) group.finished += 1;
+    if (partialLeft <= 0) return;
+    let text;
+    try {
+      text = isDone ? typeof given === "string" && given.length > limits.partial_item ? undefined : stringify(given, plainReturned) ?? "null" : stringify(cut(show(given), limits.line));
+    } catch {
+      // It has no JSON, which is no failure of the script.
+    }
+    const item = text === undefined || text.length > limits.partial_item
+      ? `{"status":"fulfilled","value":null,"omitted":true}`
+      : isDone ? `{"status":"fulfilled","value":${text}}` : `{"status":"rejected","reason":${text}}`;
+    partialLeft -= item.length;
+    group.sent += item.length;
+    native.request(PARTIAL, wellFormed(`{"group":${group.number},"total":${group.total},"index":${index},"item":${item}}`));
+  },
+  ended(group) {
+    partialLeft += group.sent;
+    if (group.sent > 0) native.request(PARTIAL, `{"group":${group.number}}`);
+  },
+  /** The handle of what finished is put on the error, which stays the same one. */
+  async failed(group, reason) {
+    if (group.finished === 0) return partials.ended(group);
+    const { finished, total } = group;
+    let handle;
+    try {
+      handle = await ask(KEEP, { group: group.number });
+    } catch {
+      return;
+    }
+    const told = `${finished} of ${total} items of parallel had finished: results.get(${stringify(handle)}) has them`;
+    kept = { __proto__: null, reason, told: kept !== undefined && is(kept.reason, reason) ? `${kept.told}; ${told}` : told };
+    if (reason !== null && typeof reason === "object") {
+      try {
+        defineProperty(reason, "partial", { value: handle, writable: true, enumerable: true, configurable: true });
+      } catch {
+        // A proxy that minds.
+      }
+    }
+  },
+});
+/** What was kept of the `parallel` that failed last, and its error. */
+let kept;
+
 let spread;
 const lanes = (...given) => {
-  spread ??= native.part("lanes")({ __proto__: null, globals, NativePromise, arrayFrom, push, then, min, max, floor, iterator: Symbol.iterator, asyncIterator: Symbol.asyncIterator });
+  spread ??= native.part("lanes")({ __proto__: null, globals, NativePromise, arrayFrom, push, then, min, max, floor, partials, iterator: Symbol.iterator, asyncIterator: Symbol.asyncIterator });
   return spread(...given);
 };
-const parallel = (items, each, limit = 8) => lanes(items, each, limit, false);
-parallel.settled = (items, each, limit = 8) => lanes(items, each, limit, true);
+const parallel = async (items, each, limit = 8, ...rest) => {
+  checked("parallel", "a list, a function and how many at once", rest);
+  return lanes(items, each, limit, false);
+};
+parallel.settled = async (items, each, limit = 8, ...rest) => {
+  checked("parallel.settled", "a list, a function and how many at once", rest);
+  return lanes(items, each, limit, true);
+};
 define("parallel", freeze(parallel));
 
 // --- console -----------------------------------------------------------------------------------------
@@ -439,7 +598,9 @@ const wordsNow = () => words ??= native.part("words")({
   stringify, ownKeys, getPrototypeOf, getOwnPropertyDescriptor, isArray, objectPrototype, max,
   NativePromise, NativeMap, NativeSet, NativeString, NativeDate, NativeRegExp,
   join, push, wellFormed, symbolText, isoDate, expressionText, isErrorObject, is,
-  cut, limits, ToolError, serverOf: value => weakGet(standIns, value),
+  cut, limits, ToolError, LimitError, TypeError, serverOf: value => weakGet(standIns, value),
+  isListing: value => weakGet(listings, value) === true, keptOf: error => kept !== undefined && is(kept.reason, error) ? kept.told : undefined,
+  lasts,
 });
 const show = value => wordsNow().show(value);
 const describe = error => wordsNow().describe(error);
@@ -473,7 +634,12 @@ const plainer = isSent => function (key, value) {
     case "function": return key === "" ? show(value) : undefined;
     default: return value;
   }
-  if (value === null || isArray(value)) return value;
+  if (value === null) return value;
+  if (isArray(value)) {
+    if (isSent || weakGet(listings, value) !== true) return value;
+    const lines = wordsNow().listing(value);
+    return key === "" ? join(lines, "\n") : lines;
+  }
   if (value instanceof NativeMap) {
     const entries = arrayFrom(value);
     for (let i = 0; i < entries.length; i++) if (typeof entries[i][0] !== "string") return entries;

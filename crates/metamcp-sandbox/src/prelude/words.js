@@ -6,7 +6,7 @@ const {
   stringify, ownKeys, getPrototypeOf, getOwnPropertyDescriptor, isArray, objectPrototype, max,
   NativePromise, NativeMap, NativeSet, NativeString, NativeDate, NativeRegExp,
   join, push, wellFormed, symbolText, isoDate, expressionText, isErrorObject, is,
-  cut, limits, ToolError, serverOf,
+  cut, limits, ToolError, LimitError, TypeError, serverOf, isListing, keptOf, lasts,
 } = own;
 
 const DEPTH = 5, ENTRIES = 100;
@@ -40,6 +40,7 @@ const show = value => {
     if (value instanceof NativeRegExp) return spend(expressionText(value));
     if (value instanceof NativePromise) return spend("[promise; await it]");
     if (depth >= DEPTH) return spend(isArray(value) ? "[…]" : "{…}");
+    if (isListing(value)) return spend(cut(join(listing(value), "\n"), max(room, 16)));
     push(seen, value);
     const parts = [];
     let open = "{ ", close = " }", left = 0;
@@ -110,6 +111,50 @@ const errorText = error => {
   return message === "" ? name : `${name}: ${message}`;
 };
 
+/** Tools or servers, a line each. */
+const SENTENCE = 160;
+const listing = list => {
+  const lines = [];
+  for (let i = 0; i < list.length; i++) lines[i] = safely(() => listed(list[i]), "") || show(list[i]);
+  return lines;
+};
+const listed = one => {
+  const text = name => typeof one[name] === "string" ? one[name] : "";
+  const said = text("description") === "" ? "" : ` - ${cut(text("description"), SENTENCE)}`;
+  if (text("name") !== "") return `${text("name")}: ${text("state")}${typeof one.tools === "number" ? `, ${one.tools} tools` : ""}${said}`;
+  const sure = typeof one.confidence === "number" ? ` (${(one.confidence * 100).toFixed(0)} %)` : "";
+  return text("id") === "" ? "" : `${text("signature") === "" ? text("id") : `${text("server")}:${text("signature")}`}${said}${sure}`;
+};
+
+/** Refuses an option that does not exist, with the nearest one that does. */
+const checkOptions = (name, options, known) => {
+  const has = join(known, ", ");
+  if (typeof options !== "object" || isArray(options)) throw new TypeError(`the options of ${name} are an object: { ${has} }`);
+  for (const key of ownKeys(options)) {
+    let near, best = 3, isKnown = false;
+    for (const option of known) {
+      if (option === key) isKnown = true;
+      const off = typeof key === "string" && key.length < 32 ? distance(key.toLowerCase(), option) : best;
+      if (off < best) near = option, best = off;
+    }
+    if (!isKnown) throw new TypeError(`${name} has no option ${keyText(key)}${near === undefined ? `; it has ${has}` : `; did you mean ${near}?`}`);
+  }
+};
+/** Letters to change, add or drop between two short words. */
+const distance = (from, to) => {
+  let row = [];
+  for (let j = 0; j <= to.length; j++) row[j] = j;
+  for (let i = 1; i <= from.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= to.length; j++) {
+      const swap = row[j - 1] + (from[i - 1] === to[j - 1] ? 0 : 1), other = (row[j] < next[j - 1] ? row[j] : next[j - 1]) + 1;
+      next[j] = swap < other ? swap : other;
+    }
+    row = next;
+  }
+  return row[to.length];
+};
+
 const MESSAGE = 4096, STACK = 8192, NAME = 200, DETAILS = 8192;
 const CAUSES = 3, ERRORS = 5;
 
@@ -135,8 +180,23 @@ const because = (error, depth) => safely(() => {
   return cause === undefined ? said : `${said}; cause: ${brief(cause)}`;
 }, "");
 
-/** A thrown value as [name, message, stack, the ToolError as JSON or null]. */
+/** Of each tool what came last, for the reader of a TypeError. */
+const seenOf = () => safely(() => {
+  const seen = [];
+  for (let i = 0; i < lasts.length; i++) {
+    const { server, tool, times, mixed, kind, size, start, keys } = lasts[i];
+    seen[i] = { server: cut(server, NAME), tool: cut(tool, NAME), times, mixed, kind, size, start, keys };
+  }
+  return stringify({ seen });
+}, null);
+
+/** A thrown value as [name, message, stack, facts as JSON or null: of a ToolError, a LimitError, a TypeError]. */
 const describe = error => {
+  const told = described(error), partial = keptOf(error);
+  if (partial !== undefined) told[1] = wellFormed(cut(`${told[1]}; ${partial}`, MESSAGE));
+  return told;
+};
+const described = error => {
   if (typeof error === "unknown") return ["InternalError", "out of memory", "", null];
   if (error === null || (typeof error !== "object" && typeof error !== "function")) {
     return ["Thrown", wellFormed(cut(typeof error === "string" ? error : show(error), MESSAGE)), "", null];
@@ -157,8 +217,13 @@ const describe = error => {
       details: details === undefined || details.length <= DETAILS ? error.details : `(${details.length} characters of details)`,
     }), null);
   }
+  if (error instanceof LimitError) {
+    const value = safely(() => error.value, null);
+    tool = stringify({ limit: text("limit", NAME) || null, value: typeof value === "number" ? value : null });
+  }
+  if (error instanceof TypeError) tool = seenOf();
   return [text("name", 128) || "Error", wellFormed(cut(text("message", MESSAGE) + because(error, 0), MESSAGE)), text("stack", STACK), tool];
 };
 
-return { show, describe };
+return { show, describe, listing, checkOptions };
 }

@@ -35,7 +35,8 @@ fn from_worker() -> Vec<FromWorker> {
 }
 
 fn to_worker() -> Vec<ToWorker> {
-    let limits = WorkerLimits { cpu: 1, heap: 2, stack: 3, sleep: 4, logs: 5, result: u64::MAX };
+    let limits =
+        WorkerLimits { cpu: 1, heap: 2, stack: 3, sleep: 4, logs: 5, result: u64::MAX, calls: 7 };
     let servers = vec![
         Server { name: "git hub".into(), identifiers: vec!["gitHub".into(), "git_hub".into()] },
         Server { name: String::new(), identifiers: Vec::new() },

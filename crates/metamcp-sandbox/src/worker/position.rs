@@ -13,7 +13,8 @@ pub fn wrapped(code: &str) -> String {
     format!("(async () => {{\n{code}\n}})")
 }
 
-/// An error with positions in the source. Frames of the prelude are omitted.
+/// An error with positions in the source. Frames of the prelude are omitted, and those of the engine but for the one that
+/// threw: `[1].map(2)` is a mistake of what `map` was given.
 pub fn located(
     name: String,
     message: String,
@@ -24,6 +25,10 @@ pub fn located(
     let mut frames = String::new();
     let (mut line, mut column) = (None, None);
     for text in stack.lines() {
+        if frames.is_empty() && line.is_none() && text.ends_with(" (native)") {
+            frames.push_str(text.trim());
+            continue;
+        }
         let Some((before, at)) = text.trim_end_matches(')').rsplit_once(&format!("{FILE}:")) else {
             continue;
         };
@@ -82,6 +87,16 @@ mod tests {
         let error = located("Error".into(), "no".into(), stack, None, 8);
         assert_eq!((error.line, error.column), (Some(3), Some(11)));
         assert_eq!(error.stack, "at f (script:3:11)\nat <anonymous> (script:8:2)");
+    }
+
+    #[test]
+    fn what_the_engine_itself_threw_says_so() {
+        let stack = "    at map (native)\n    at f (script:2:3)\n";
+        let error = located("TypeError".into(), "not a function".into(), stack, None, 8);
+        assert_eq!(
+            (error.line, error.stack.as_str()),
+            (Some(1), "at map (native)\nat f (script:1:3)")
+        );
     }
 
     #[test]

@@ -13,6 +13,7 @@ use rquickjs::{
 
 use super::natives;
 use super::{Engine, State, clock, out_of_memory, position};
+use crate::limits::QUESTIONS;
 use crate::prelude;
 use crate::protocol::{End, ScriptError, Server, WorkerLimits};
 
@@ -22,8 +23,9 @@ const RESERVE: usize = 4 * 1024 * 1024;
 /// Does a little of everything that most scripts do.
 const WARM_UP_SCRIPT: &str = "const list = []; for (let i = 0; i < 2; i++) list.push({ i, text: `${await i}` }); return list.map(({ i }) => i + 1);";
 
-/// Limit of its result.
-const WARM_UP_RESULT_LIMIT: u64 = 1024;
+/// What it may use; the engine's own limits are not set then.
+const WARM_UP_LIMITS: WorkerLimits =
+    WorkerLimits { cpu: 0, heap: 0, stack: 0, sleep: 0, logs: 0, result: 1024, calls: 0 };
 
 /// The garbage collection threshold, as a fraction of the heap. The engine's default of 256 KiB is less than the realm
 /// alone, so every longer script paid for collections.
@@ -93,7 +95,7 @@ impl Realm {
         // A name no server can have: what is made for it is replaced with the real servers.
         let server = Server { name: String::new(), identifiers: Vec::new() };
         let begun = self.guarded(|ctx| {
-            self.introduce(ctx, &[server], 0, WARM_UP_RESULT_LIMIT)?;
+            self.introduce(ctx, &[server], &WARM_UP_LIMITS)?;
             self.start(ctx, WARM_UP_SCRIPT)
         });
         self.run_jobs();
@@ -107,8 +109,7 @@ impl Realm {
         &self,
         ctx: &Ctx<'_>,
         servers: &[Server],
-        sleep: u64,
-        result: u64,
+        limits: &WorkerLimits,
     ) -> rquickjs::Result<()> {
         let list = Array::new(ctx.clone())?;
         for (index, server) in servers.iter().enumerate() {
@@ -117,7 +118,8 @@ impl Realm {
             entry.set("identifiers", server.identifiers.clone())?;
             list.set(index, entry)?;
         }
-        self.prelude.begin.clone().restore(ctx)?.call((list, sleep, result))
+        let WorkerLimits { sleep, result, calls, .. } = *limits;
+        self.prelude.begin.clone().restore(ctx)?.call((list, sleep, result, calls))
     }
 
     /// Compiles and calls the script.
@@ -160,7 +162,7 @@ impl Engine for Realm {
         self.runtime.set_gc_threshold(size(limits.heap) / GC_FRACTION);
         self.runtime.set_max_stack_size(size(limits.stack));
         self.guarded(|ctx| {
-            self.introduce(ctx, servers, limits.sleep, limits.result)?;
+            self.introduce(ctx, servers, limits)?;
             self.start(ctx, code)
         })
     }
@@ -352,6 +354,9 @@ fn prelude(ctx: &Ctx<'_>, state: &Rc<State>) -> rquickjs::Result<Built> {
     limits.set("payload", prelude::PAYLOAD)?;
     limits.set("line", prelude::LINE)?;
     limits.set("timers", prelude::TIMERS)?;
+    limits.set("questions", QUESTIONS)?;
+    limits.set("partial", prelude::PARTIAL)?;
+    limits.set("partial_item", prelude::PARTIAL_ITEM)?;
     let parts: Array =
         prelude::part(ctx, prelude::CORE)?.call((natives::object(ctx, state)?, limits))?;
     let save = |index| Ok::<_, Error>(Persistent::save(ctx, parts.get::<Function>(index)?));

@@ -218,7 +218,11 @@ fn questions_reach_the_gateway_each_as_what_it_is() {
         ),
         (
             "return await tools.types('github')",
-            json!({"op": "types", "payload": {"server": "github"}}),
+            json!({"op": "types", "payload": {"server": "github", "tool": null}}),
+        ),
+        (
+            "return await tools.types(github, 'x')",
+            json!({"op": "types", "payload": {"server": "github", "tool": "x"}}),
         ),
         ("return await results.put([1])", json!({"op": "results_put", "payload": {"value": [1]}})),
         (
@@ -292,7 +296,10 @@ fn time_passes_and_timers_fire_in_order() {
             json!(3),
         ),
         ("return await Promise.race([sleep(5).then(() => 'slow'), github.never()])", json!("slow")),
-        ("try { await sleep(60000) } catch (e) { return e.name }", json!("RangeError")),
+        (
+            "try { await sleep(60000) } catch (e) { return [e.name, e.code, e.limit, e.value, e instanceof LimitError] }",
+            json!(["LimitError", "limit_exceeded", "sleep", 30000, true]),
+        ),
         (
             "const seen = []; queueMicrotask(() => seen.push(1)); await null; return seen",
             json!([1]),
@@ -344,8 +351,10 @@ fn the_console_is_streamed_shown_and_bounded() {
     let limits = Limits { logs: 10_000, ..Limits::default() };
     let outcome = runtime().block_on(crate::common::outcome("for (let i = 0; i < 50; i++) console.log('x'.repeat(1000)); console.log({ big: 'y'.repeat(1e6) }); return 1", limits));
     assert_eq!(outcome.status, Status::Ok);
-    assert_eq!(outcome.logs.len(), 10);
-    assert!(outcome.logs_dropped > 40_000);
+    // The first lines up to the limit, and the last ones.
+    assert_eq!((outcome.logs_before_drop, outcome.logs.len()), (10, 19));
+    assert!(outcome.logs_dropped > 30_000);
+    assert!(outcome.logs.last().unwrap().text.starts_with("{ big: \"yyy"));
 }
 
 #[test]

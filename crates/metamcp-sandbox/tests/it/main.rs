@@ -13,6 +13,7 @@ mod common;
 mod corpus;
 mod hostile;
 mod language;
+mod limits;
 mod lives;
 
 /// The body of the fuzz target, on a few streams of each direction.

@@ -4,7 +4,7 @@ use metamcp_wire::object;
 use metamcp_wire::write::{json_string, number};
 use serde_json::{Value, json};
 
-use crate::execution;
+use crate::execution::{self, CallTally};
 use metamcp_types::text;
 
 /// A page of tools.
@@ -168,8 +168,8 @@ pub struct CodeResponse<'a> {
     pub handle: Option<&'a str>,
     /// What it printed, a line each, the level in front where it is not the usual one.
     pub logs: &'a [String],
-    /// The calls it made.
-    pub calls: &'a [Value],
+    /// The calls it made, by tool.
+    pub calls: &'a [CallTally],
     /// How long it took.
     pub duration_ms: u64,
     pub error: Option<&'a Value>,
@@ -187,14 +187,14 @@ pub fn code(ran: &CodeResponse<'_>) -> Vec<u8> {
     let calls: Vec<Value> = ran
         .calls
         .iter()
-        .map(|call| {
-            let word = |name: &str| call[name].as_str().unwrap_or_default();
+        .map(|tally| {
             let limit = ran.error.is_some_and(|error| error["details"]["limit"].is_string());
-            let reason = (call["dropped"] == true).then(|| execution::called_off(limit));
+            let reason = (tally.cancelled > 0).then(|| execution::called_off(limit));
             json!({
-                "tool_id": format!("{}:{}", word("server"), word("tool")),
-                "durationMs": call["ms"].as_u64().unwrap_or_default(),
-                "ok": call["ok"] == true,
+                "tool_id": tally.tool,
+                "calls": tally.calls,
+                "failed": tally.failed,
+                "cancelled": tally.cancelled,
                 "reason": reason,
             })
         })

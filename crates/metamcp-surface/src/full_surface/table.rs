@@ -172,6 +172,7 @@ pub fn output_schema(name: &str) -> Value {
     let maybe_text = || json!({ "type": ["string", "null"] });
     let texts = || json!({ "type": "array", "items": { "type": "string" } });
     let list = |items: Value| json!({ "type": "array", "items": items });
+    let count = || json!({ "type": "integer", "minimum": 0 });
     let properties = match name {
         "search_tools" | "list_tools" => json!({
             "tools": list(summary_schema()),
@@ -207,8 +208,9 @@ pub fn output_schema(name: &str) -> Value {
             "stderr": { "type": "string" },
             "toolCalls": list(whole(&json!({
                 "tool_id": { "type": "string" },
-                "durationMs": { "type": "integer", "minimum": 0 },
-                "ok": { "type": "boolean" },
+                "calls": count(),
+                "failed": count(),
+                "cancelled": count(),
                 "reason": maybe_text(),
             }))),
             "durationMs": { "type": "integer", "minimum": 0 },

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::execution::CallTally;
 use metamcp_search::search::Hit;
 use metamcp_tools::tool::{Listing, ServerTools};
 
@@ -453,7 +454,8 @@ proptest! {
         let failed = some_error("chain_step_failed", Some(1));
         let made = chain(&steps, &outcomes[0].structured, Some(&failed), ms.into());
         fits("run_chain", &made);
-        let calls = [json!({ "server": "s", "tool": "t", "ms": ms, "ok": true }), json!({})];
+        let tally = |cancelled| CallTally { tool: "s:t".into(), calls: 3, failed: 1, cancelled };
+        let calls = [tally(0), tally(1)];
         let ran = code(&CodeResponse { value: &outcomes[0].structured, handle: None, logs: &logs, calls: &calls, duration_ms: ms.into(), error: None });
         fits("execute_code", &ran);
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use metamcp_engine::config::Loaded;
-use metamcp_surface::execution;
+use metamcp_surface::execution::{self, CallTally, Logs};
 use metamcp_types::text;
 use serde_json::{Value, json};
 
@@ -41,10 +41,14 @@ pub(crate) fn run(
     for line in left["logs"].as_array().into_iter().flatten() {
         writeln!(diagnostics, "{}", text::clean(line.as_str().unwrap_or_default(), usize::MAX))?;
     }
+    for note in left["notes"].as_array().into_iter().flatten() {
+        writeln!(diagnostics, "{}", text::clean(note.as_str().unwrap_or_default(), usize::MAX))?;
+    }
     if is_error {
         call::failure(diagnostics, structured)?;
-        let calls = left["calls"].as_array().map_or(&[][..], Vec::as_slice);
-        let made = execution::footer(&execution::Logs::default(), calls, left["limit"].is_string());
+        let calls = left["calls"].as_array().into_iter().flatten();
+        let calls: Vec<CallTally> = calls.map(CallTally::from_json).collect();
+        let made = execution::footer(&Logs::default(), &calls, left["limit"].is_string());
         if !made.is_empty() {
             writeln!(diagnostics, "{}", text::clean(made.trim_start(), usize::MAX))?;
         }

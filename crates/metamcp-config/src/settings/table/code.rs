@@ -96,9 +96,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         flag: "code-max-calls",
         env: "METAMCP_CODE_MAX_CALLS",
         kind: Kind::Count { min: 1, max: 100_000 },
-        default: Some(Value::Number(250)),
+        default: Some(Value::Number(2_000)),
         help: "Most tool calls of one script",
-        doc: "",
+        doc: "The call beyond it throws a `LimitError`, which a script can catch to return what it has.",
         store: |settings, value| settings.code.calls = value.count(),
     },
     Setting {

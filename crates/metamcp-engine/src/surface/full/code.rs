@@ -76,7 +76,7 @@ impl View {
     fn ran_code(&self, source: &str, script: &FinishedScript, began: Instant) -> Vec<u8> {
         let outcome = &script.outcome;
         let (mut logs, calls) = self.output(outcome);
-        logs.lines.extend(script.note().map(|note| format!("warn: {note}")));
+        logs.lines.extend(script.notes().map(|note| format!("warn: {note}")));
         let value = outcome.value.as_ref().filter(|_| outcome.status == Status::Ok);
         let error = value.is_none().then(|| self.script_error(source, outcome).by(OP));
         let error_json = error.as_ref().map(ErrorObject::to_json);

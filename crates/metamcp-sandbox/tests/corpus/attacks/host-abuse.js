@@ -1,8 +1,32 @@
 // expect: call_limit
 for (;;) await github.echo({});
 //---
-// expect: call_limit
+// expect: ok
 for (let i = 0; i < 1000; i++) github.never(); return "left";
+//---
+// expect: call_limit
+for (;;) github.never();
+//---
+// expect: call_limit
+for (;;) { try { await github.echo({}) } catch {} }
+//---
+// expect: call_limit
+const swallow = () => github.echo({}).catch(() => 0).then(swallow); await swallow();
+//---
+// expect: call_limit
+await parallel.settled(Array(5000).fill(0), () => github.echo({}), 64); return 1;
+//---
+// expect: ok|error
+LimitError.prototype.constructor = 1; globalThis.LimitError = null; try { await sleep(1e9) } catch (e) { return e.name }
+//---
+// expect: ok|cpu_limit|memory_limit|error
+let n = 0; const steal = { toJSON() { n += 1; return "x".repeat(2e6) } }; await parallel(Array(50).fill(0), () => steal); return n;
+//---
+// expect: ok|cpu_limit|memory_limit
+for (let i = 0; i < 5000; i++) parallel([1, 2, 3], n => n); await sleep(5); return 1;
+//---
+// expect: error|memory_limit
+let deep = []; for (let i = 0; i < 5000; i++) deep = [deep]; await parallel([1, 2], n => { if (n === 2) throw new Error("x"); return deep }, 1);
 //---
 // expect: call_limit
 await Promise.all(Array.from({ length: 500 }, () => github.echo({})));
@@ -13,7 +37,7 @@ await parallel(Array(100).fill(0), () => github.nap(), 64); return 1;
 // expect: call_limit
 const again = () => github.echo({}).then(again); await again();
 //---
-// expect: call_limit
+// expect: ok
 for (let i = 0; i < 100; i++) { try { await servers["s" + i].call("wrong") } catch {} } return 1;
 //---
 // expect: call_limit|cpu_limit
