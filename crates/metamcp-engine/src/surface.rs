@@ -115,6 +115,8 @@ pub struct Surface {
     pub(crate) provisioner: Provisioner,
     /// The project's file and its trust state; it may wait for approval.
     pub project: CurrentProject,
+    /// Searches that were told to ask again, while servers were starting.
+    unfinished_searches: Mutex<discover::UnfinishedSearches>,
     /// Where resources and prompts were seen.
     owners: Mutex<direct::Owners>,
     /// The redactor, and whose secrets it knows.
@@ -326,6 +328,7 @@ impl Surface {
             results,
             shapes,
             project: CurrentProject::new(None),
+            unfinished_searches: Mutex::default(),
             owners: Mutex::default(),
             redactor,
             redacts,

@@ -1,17 +1,17 @@
 //! `mcp_discover`: searches the catalog, starts servers that never listed their tools, and names those that were not
 //! ready within the budget.
 
-use std::collections::HashSet;
+mod waking;
+
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::time::Duration;
 
 use metamcp_calls::breaker::Phase;
 use metamcp_calls::dispatch::ServerView;
 use metamcp_calls::lifecycle::State;
-use metamcp_config::config::{ServerConfig, Transport};
+use metamcp_config::config::ServerConfig;
 use metamcp_search::search::{
-    Features, Hit, Index, Near, Nearness, Shortlist, Strategy, nothing_fits, shortlist, tokens,
+    Features, Hit, Index, Near, Nearness, Shortlist, Strategy, nothing_fits, shortlist,
 };
 use metamcp_search::usage_history::Prior;
 use metamcp_surface::discover::{
@@ -20,7 +20,6 @@ use metamcp_surface::discover::{
 };
 use metamcp_tools::cursor::CursorError;
 use metamcp_tools::signature;
-use metamcp_types::moment::Moment;
 use metamcp_types::next::{Advice, Audience, Next};
 use metamcp_wire::handshake::Peer;
 use metamcp_wire::object;
@@ -35,15 +34,12 @@ use crate::compute;
 use crate::config::Project;
 use crate::router::{Caller, Entry};
 use crate::shapes::LearnedResults;
+pub(super) use waking::{GENERAL_WAIT, UnfinishedSearches};
 
 /// Longest page of declarations, in bytes: about as many tokens as a long file.
 const MAX_DECLARATIONS: usize = 32 * 1024;
 /// Longest reason shown behind a server's name: what happened, and its stderr.
 const MAX_REASON: usize = 400;
-/// How long a search waits for servers in general. Only those that may have what is looked for get all of its budget.
-pub(super) const GENERAL_WAIT: Duration = Duration::from_millis(1_500);
-/// Words that say nothing about what a server is for.
-const COMMON: [&str; 8] = ["mcp", "server", "tool", "the", "and", "for", "with", "npx"];
 /// Hits of a longer list that show what they return.
 const RETURNS_SHOWN: usize = 5;
 /// The note for a program whose search found nothing that fits.
@@ -398,150 +394,6 @@ impl View {
         })
     }
 
-    /// Starts the searched servers whose tools are unknown. A server that was asked for by name is waited for as a call
-    /// would; others for a moment, and those that may have what is looked for within the budget. A server that failed
-    /// before, or was not ready in time, is started but not waited for again, or it would slow down every search while
-    /// it is broken.
-    async fn wake_searched(&self, searched: &[Entry], request: &DiscoverRequest) {
-        if let ([entry], Some(_)) = (searched, &request.server) {
-            if self.latest_snapshot().await.known(entry.id).is_none() && entry.config.is_enabled() {
-                // Why it cannot be started is part of the answer.
-                drop(self.listed(entry).await);
-            }
-            return;
-        }
-        let snapshot = self.latest_snapshot().await;
-        let is_hopeless = |entry: &&Entry| {
-            snapshot.known(entry.id).is_none()
-                && (self.surface.router.is_missed(entry.id) || self.has_failed(entry))
-        };
-        let (hopeless, hopeful): (Vec<&Entry>, Vec<&Entry>) =
-            searched.iter().partition(|entry| is_hopeless(entry));
-        for entry in hopeless.into_iter().filter(|entry| entry.config.is_enabled()) {
-            // Why it cannot be started is part of the answer.
-            drop(self.surface.router.wake(entry.id));
-        }
-        let hopeful: Vec<Entry> = hopeful.into_iter().cloned().collect();
-        let budget = self.surface.options.discover_budget;
-        let limit = self.surface.router.clock.now() + budget;
-        self.wake_unknown(&hopeful, budget.min(GENERAL_WAIT)).await;
-        self.await_fitting(searched, request, limit).await;
-        let snapshot = self.snapshot();
-        let is_missing =
-            |entry: &&Entry| entry.config.is_enabled() && snapshot.known(entry.id).is_none();
-        for entry in hopeful.iter().filter(is_missing) {
-            self.surface.router.missed(entry.id);
-        }
-    }
-
-    /// Waits for servers that are still starting and may have what is looked for: their name fits, or nothing that is
-    /// known does.
-    async fn await_fitting(&self, searched: &[Entry], request: &DiscoverRequest, limit: Moment) {
-        let mut seen = self.surface.router.state_changes.now();
-        let mut waiting: Vec<&Entry> = searched.iter().collect();
-        let mut generation = None;
-        let mut is_found = false;
-        loop {
-            let snapshot = self.latest_snapshot().await;
-            waiting.retain(|entry| {
-                let unknown = snapshot.known(entry.id).is_none();
-                unknown && !self.has_failed(entry) && self.is_starting(entry)
-            });
-            if waiting.is_empty() {
-                return;
-            }
-            let wanted = request.query.as_deref().or(request.tool.as_deref());
-            let fits = |entry: &&Entry| wanted.is_some_and(|wanted| may_have(entry, wanted));
-            if !waiting.iter().any(fits) {
-                if generation != Some(snapshot.generation) {
-                    generation = Some(snapshot.generation);
-                    is_found = self.is_found(request, &snapshot).await;
-                }
-                if is_found {
-                    return;
-                }
-            }
-            tokio::select! {
-                () = self.surface.router.state_changes.moved_on(&mut seen) => {}
-                () = self.surface.router.clock.sleep_until(limit) => return,
-            }
-        }
-    }
-
-    /// Whether what is looked for is among the tools that are known.
-    async fn is_found(&self, request: &DiscoverRequest, snapshot: &Arc<Snapshot>) -> bool {
-        if let Some(tool) = &request.tool {
-            return self.tool_named(None, tool).is_ok();
-        }
-        let Some(query) = request.query.clone() else { return true };
-        let snapshot = Arc::clone(snapshot);
-        let searching = compute::run(move || {
-            let hits = snapshot.index().search(&query, Strategy::Hybrid, 2, None);
-            !hits.is_empty() && !nothing_fits(&hits)
-        });
-        searching.await.unwrap_or(true)
-    }
-
-    fn has_failed(&self, entry: &Entry) -> bool {
-        self.surface.router.view(entry.id).is_some_and(|view| view.last_failure.is_some())
-    }
-
-    fn is_starting(&self, entry: &Entry) -> bool {
-        let view = self.surface.router.view(entry.id);
-        view.is_some_and(|view| view.state.is_some() || view.waiting_since.is_some())
-    }
-
-    /// Starts every server whose tools were never listed, and waits for them within the budget. Old lists are refreshed
-    /// too, but not waited for: the stored list answers.
-    pub(super) async fn wake_unknown(&self, searched: &[Entry], budget: Duration) {
-        let mut seen = self.surface.router.state_changes.now();
-        let start = self.surface.router.clock.now();
-        let snapshot = self.snapshot();
-        let unknown = |entry: &&Entry| {
-            entry.config.is_enabled()
-                && snapshot.known(entry.id).is_none()
-                && snapshot.failure(entry.id).is_none()
-        };
-        let unknown: Vec<_> = searched.iter().filter(unknown).map(|entry| entry.id).collect();
-        self.surface.catalog.look_again(&unknown).await;
-        let snapshot = self.snapshot();
-        let mut waiting: Vec<&Entry> = Vec::new();
-        for entry in searched.iter().filter(|entry| entry.config.is_enabled()) {
-            match snapshot.known(entry.id) {
-                Some(known) if !self.surface.catalog.is_old(known, start) => {}
-                Some(known) => {
-                    // A list cached on disk is good enough until something needs the server itself.
-                    if known.listed_at.is_some() {
-                        self.surface.router.relist(entry.id);
-                    }
-                }
-                None => {
-                    if self.surface.router.wake(entry.id).is_ok() {
-                        waiting.push(entry);
-                    }
-                }
-            }
-        }
-        let limit = start + budget;
-        loop {
-            let snapshot = self.snapshot();
-            waiting.retain(|entry| {
-                let known =
-                    snapshot.known(entry.id).is_some() || snapshot.failure(entry.id).is_some();
-                let view = self.surface.router.view(entry.id);
-                !known
-                    && view.is_some_and(|view| view.state.is_some() || view.waiting_since.is_some())
-            });
-            if waiting.is_empty() {
-                return;
-            }
-            tokio::select! {
-                () = self.surface.router.state_changes.moved_on(&mut seen) => {}
-                () = self.surface.router.clock.sleep_until(limit) => return,
-            }
-        }
-    }
-
     /// Tools without a query: one by its name, or all of a server.
     fn named(
         &self,
@@ -701,24 +553,6 @@ fn asks_for_offers(request: &DiscoverRequest) -> bool {
     let Some(query) = &request.query else { return request.tool.is_none() };
     let query = query.to_lowercase();
     ["resource", "prompt"].iter().any(|word| query.contains(word))
-}
-
-/// Whether the configuration of a server has a word of the query in it: its name, its description, its tags, or the
-/// package or address that it comes from.
-fn may_have(entry: &Entry, query: &str) -> bool {
-    let config = &entry.config;
-    let source = match &config.transport {
-        Transport::Stdio(local) => {
-            let package = local.args.iter().find(|argument| !argument.starts_with('-'));
-            package.map_or("", |package| package.rsplit(['/', '\\']).next().unwrap_or_default())
-        }
-        Transport::Http(remote) => remote.url.split('/').nth(2).unwrap_or_default(),
-    };
-    let described = [&*entry.name, config.description.as_deref().unwrap_or_default(), source];
-    let tags = config.tags.iter().map(String::as_str);
-    let words: HashSet<String> = described.into_iter().chain(tags).flat_map(tokens).collect();
-    let is_telling = |word: &&String| word.len() > 2 && !COMMON.contains(&word.as_str());
-    tokens(query).iter().filter(is_telling).any(|word| words.contains(word))
 }
 
 /// What the tools of the hits that are shown in full return.

@@ -29,7 +29,8 @@ fn chars(raw: &[u8]) -> usize {
     std::str::from_utf8(raw).map_or(raw.len(), |text| text.chars().count())
 }
 
-/// The part of a result that is meant: its structured content, else its only text, else all of it.
+/// The part of a result that is meant: its structured content, else its only text, else all of it. Many servers wrap a text
+/// into an object with one member; the text itself then has lines to cut and search by.
 pub fn value_in(result: &[u8]) -> &[u8] {
     let (mut texts, mut structured) = (Vec::new(), None);
     for (name, value) in object::members(result) {
@@ -39,7 +40,13 @@ pub fn value_in(result: &[u8]) -> &[u8] {
             _ => {}
         }
     }
+    let wraps = |structured: &[u8], text: &[u8]| {
+        let mut members = object::members(structured);
+        let only = members.next().filter(|_| members.next().is_none());
+        only.is_some_and(|(_, value)| value == text || object::text(value) == object::text(text))
+    };
     match (structured, texts.as_slice()) {
+        (Some(structured), [one]) if wraps(structured, one) => one,
         (Some(structured), _) => structured,
         (None, [one]) => one,
         _ => result,
@@ -166,6 +173,11 @@ mod tests {
         };
         check(r#"{"content":[{"type":"text","text":"x"}]}"#, r#""x""#);
         check(r#"{"content":[],"structuredContent":{"a":1}}"#, r#"{"a":1}"#);
+        let wrapped = r#"{"content":[{"type":"text","text":"x\ny"}],"structuredContent":{"content":"x\u000ay"}}"#;
+        check(wrapped, r#""x\ny""#);
+        let more =
+            r#"{"content":[{"type":"text","text":"x"}],"structuredContent":{"a":"x","b":1}}"#;
+        check(more, r#"{"a":"x","b":1}"#);
         let two = r#"{"content":[{"type":"text","text":"x"},{"type":"text","text":"y"}]}"#;
         check(two, two);
         assert_eq!(text_chars(two.as_bytes()), 6);

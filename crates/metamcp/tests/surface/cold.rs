@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::gateway::{Gateway, HUNG};
 
 /// Longer than a search waits for servers in general, shorter than its budget.
-const SLOW: &str = "3000";
+const SLOW: &str = "4000";
 
 fn slow_server() -> Server {
     Server::new(echo_child(), &["--slow-start", SLOW])
@@ -49,6 +49,20 @@ fn a_first_search_waits_for_servers_whose_name_fits_and_while_nothing_does() {
     let gateway = Gateway::start(workspace, &["--search", "hybrid"]);
     let text = discover(&gateway, &json!({"query": "echo the text"}));
     assert!(text.contains("one:echo("), "{text}");
+}
+
+#[test]
+fn asking_the_same_again_waits_for_the_servers_that_were_missing() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("quick", echo_server());
+    workspace.server("slow", Server::new(echo_child(), &["--slow-start", "6000"]));
+    let gateway = Gateway::start(workspace, &["--search", "hybrid"]);
+    let asked = json!({"query": "echo the text back", "limit": 20});
+    let text = discover(&gateway, &asked);
+    assert!(text.contains("quick:echo("), "{text}");
+    assert!(text.contains("pending: slow (1 of 2 servers have answered"), "{text}");
+    let text = discover(&gateway, &asked);
+    assert!(text.contains("slow:echo(") && !text.contains("pending"), "{text}");
 }
 
 #[test]
