@@ -41,6 +41,9 @@ struct Options {
     only: Vec<String>,
 }
 
+/// A part that needs no conversation: its numbers for one binary.
+type Measure = fn(&Path, &Bench) -> Result<Value>;
+
 /// What every part needs.
 struct Bench {
     servers: Servers,
@@ -121,7 +124,7 @@ fn parsed(options: &[String]) -> Result<Options> {
             "--against" => parsed.against = Some(PathBuf::from(value("a binary")?)),
             "--binary" => parsed.binary = Some(PathBuf::from(value("a binary")?)),
             "--rounds" => {
-                parsed.rounds = value("a number")?.parse().context("--rounds needs a number")?
+                parsed.rounds = value("a number")?.parse().context("--rounds needs a number")?;
             }
             "--only" => parsed.only.push(value("a part, or words of a conversation")?.clone()),
             other => bail!("tokens does not know {other:?}"),
@@ -154,8 +157,7 @@ fn built(workspace: &Workspace) -> Result<PathBuf> {
 /// All that is asked for, of each binary. They take turns, so that both meet the same noise of a shared machine.
 fn measured(binaries: &[PathBuf], options: &Options, bench: &Bench) -> Result<Vec<Value>> {
     let mut all = vec![Map::new(); binaries.len()];
-    let parts: [(&str, fn(&Path, &Bench) -> Result<Value>); 2] =
-        [("list", listing::measure), ("discover", discover::measure)];
+    let parts: [(&str, Measure); 2] = [("list", listing::measure), ("discover", discover::measure)];
     for (part, measure) in parts.into_iter().filter(|(part, _)| options.wants(part)) {
         for (binary, all) in binaries.iter().zip(&mut all) {
             all.insert(part.to_owned(), measure(binary, bench)?);
