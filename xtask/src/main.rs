@@ -81,7 +81,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "tokens",
-        options: "[--record] [--against BINARY] [--only PART]... [--json] [--check]",
+        options: "[--against BINARY] [--binary BINARY] [--rounds N] [--only PART]... [--transcript] [--json] [--check] | --record",
         about: "what the tool surface costs a model: lists, searches and conversations, over recorded and real servers; writes docs/tokens.md",
         run: tokens::run,
     },

@@ -20,6 +20,8 @@ pub struct Listing {
     pub name: String,
     pub package: String,
     pub version: String,
+    /// Only lists of packages under open licences are recorded.
+    pub licence: String,
     /// The result of `initialize`.
     pub initialize: Value,
     /// All pages of `tools/list`, as listed.

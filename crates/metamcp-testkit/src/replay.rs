@@ -75,6 +75,7 @@ mod tests {
             name: "a".into(),
             package: "a-mcp".into(),
             version: "1".into(),
+            licence: "MIT".into(),
             initialize: json!({"protocolVersion": "2025-11-25"}),
             tools: vec![json!({"name": "b", "inputSchema": {"type": "object"}})],
         };

@@ -124,7 +124,12 @@ impl<'a> Model<'a> {
     }
 
     /// Finds a tool and calls it.
-    pub(super) fn use_tool(&mut self, tool: &str, queries: &[&str], args: Value) -> Result<String> {
+    pub(super) fn use_tool(
+        &mut self,
+        tool: &str,
+        queries: &[&str],
+        args: &Value,
+    ) -> Result<String> {
         self.find(tool, queries)?;
         self.ask("mcp_call", json!({ "tool": tool, "args": args }))
     }

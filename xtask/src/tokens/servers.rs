@@ -116,10 +116,12 @@ impl Servers {
             let Some(cursor) = result["nextCursor"].as_str() else { break };
             params = json!({ "cursor": cursor });
         }
+        let field = |key: &str| entry[key].as_str().unwrap_or_default().to_owned();
         let listing = Listing {
             name: name.to_owned(),
-            package: entry["package"].as_str().unwrap_or_default().to_owned(),
-            version: entry["version"].as_str().unwrap_or_default().to_owned(),
+            package: field("package"),
+            version: field("version"),
+            licence: entry["licence"].as_str().context("its licence is not named")?.to_owned(),
             initialize,
             tools,
         };

@@ -1,4 +1,7 @@
-//! Runs a conversation against one binary and says what it cost. The conversations themselves are in `tasks/`.
+//! Runs a conversation against one binary and says what it cost.
+//! Owns: the list of conversations, which are in `tasks/`.      Never: decides what the model does next.
+//! In: a task, a binary, real and replayed servers.  Out: turns, tokens, and whether the task was done.
+//! Tests: each conversation ends with a check of its own; the rules it follows are tested in `conversation.rs`.
 
 mod across;
 mod data;

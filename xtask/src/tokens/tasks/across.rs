@@ -19,19 +19,19 @@ pub(super) const A_REPORT_FROM_THE_DATABASE: Task = Task {
     prepare: shop,
     talk: |model, place| {
         let queries = ["which tables are in the database", "list tables of the sqlite database"];
-        let tables = model.use_tool("sqlite:list_tables", &queries, json!({}))?;
+        let tables = model.use_tool("sqlite:list_tables", &queries, &json!({}))?;
         contains(&tables, "orders")?;
         let queries = ["show the columns of a table", "describe the schema of a database table"];
         for table in ["customers", "orders"] {
-            model.use_tool("sqlite:describe_table", &queries, json!({ "table_name": table }))?;
+            model.use_tool("sqlite:describe_table", &queries, &json!({ "table_name": table }))?;
         }
         let query = "SELECT c.name, SUM(o.amount) AS total FROM orders o JOIN customers c ON c.id = o.customer_id GROUP BY c.name ORDER BY total DESC LIMIT 1";
         let queries = ["run a select query", "execute SQL that reads from the database"];
-        let best = model.use_tool("sqlite:read_query", &queries, json!({ "query": query }))?;
+        let best = model.use_tool("sqlite:read_query", &queries, &json!({ "query": query }))?;
         contains(&best, "Noor")?;
         let args =
             json!({ "path": place.file("report.md"), "content": "Best customer: Noor, 1290\n" });
-        model.use_tool("filesystem:write_file", &["write a file", "create a text file"], args)?;
+        model.use_tool("filesystem:write_file", &["write a file", "create a text file"], &args)?;
         contains(&place.read("report.md")?, "Noor")
     },
 };
@@ -44,18 +44,18 @@ pub(super) const A_COMMIT_TO_REMEMBER: Task = Task {
         let repository = place.repository();
         let queries = ["search the git history for a message", "show the commit log"];
         let args = json!({ "repo_path": repository, "max_count": 10 });
-        let log = model.use_tool("git:git_log", &queries, args)?;
+        let log = model.use_tool("git:git_log", &queries, &args)?;
         contains(&log, "Fix the login of guests")?;
         let queries = ["show what a commit changed", "git show a revision"];
         let args = json!({ "repo_path": repository, "revision": "HEAD~1" });
-        let change = model.use_tool("git:git_show", &queries, args)?;
+        let change = model.use_tool("git:git_show", &queries, &args)?;
         contains(&change, "guests: no")?;
         let entity = json!({
             "name": "login", "entityType": "feature",
             "observations": ["since HEAD~1 guests cannot log in"],
         });
         let queries = ["save this for later in memory", "create entities in the knowledge graph"];
-        model.use_tool("memory:create_entities", &queries, json!({ "entities": [entity] }))?;
+        model.use_tool("memory:create_entities", &queries, &json!({ "entities": [entity] }))?;
         contains(&std::fs::read_to_string(place.memory())?, "guests cannot log in")
     },
 };
@@ -68,17 +68,17 @@ pub(super) const A_PAGE_INTO_THE_DATABASE: Task = Task {
         let page =
             site::serve("<html><body><p>Exchange rate today: 1 EUR = 1.17 USD</p></body></html>")?;
         let queries = ["get a web page", "fetch the content of a URL as markdown"];
-        let rate = model.use_tool("fetch:fetch", &queries, json!({ "url": page }))?;
+        let rate = model.use_tool("fetch:fetch", &queries, &json!({ "url": page }))?;
         contains(&rate, "1.17 USD")?;
         let query = "CREATE TABLE rates (currency TEXT, rate REAL)";
         let queries = ["create a database table", "create a new table in sqlite"];
-        model.use_tool("sqlite:create_table", &queries, json!({ "query": query }))?;
+        model.use_tool("sqlite:create_table", &queries, &json!({ "query": query }))?;
         let query = "INSERT INTO rates VALUES ('USD', 1.17)";
         let queries = ["insert a row into a table", "execute an INSERT query in sqlite"];
-        model.use_tool("sqlite:write_query", &queries, json!({ "query": query }))?;
+        model.use_tool("sqlite:write_query", &queries, &json!({ "query": query }))?;
         let query = "SELECT o.amount * r.rate AS dollars FROM orders o, rates r WHERE o.id = 1";
         let queries = ["run a select query", "execute SQL that reads from the database"];
-        let dollars = model.use_tool("sqlite:read_query", &queries, json!({ "query": query }))?;
+        let dollars = model.use_tool("sqlite:read_query", &queries, &json!({ "query": query }))?;
         contains(&dollars, "468")
     },
 };

@@ -43,7 +43,7 @@ pub(super) const AN_ERROR_IN_A_LONG_LOG: Task = Task {
     },
     talk: |model, place| {
         let args = json!({ "path": place.file("app.log") });
-        let answer = model.use_tool(READ, &READ_QUERIES, args)?;
+        let answer = model.use_tool(READ, &READ_QUERIES, &args)?;
         contains(&model.line_with(&answer, "ERROR")?, "node-7")
     },
 };
@@ -108,7 +108,7 @@ pub(super) const SALES_BY_REGION: Task = Task {
     talk: |model, place| {
         let queries = ["list the files of a folder", "show a directory listing"];
         let args = json!({ "path": place.file("sales") });
-        let list = model.use_tool("filesystem:list_directory", &queries, args)?;
+        let list = model.use_tool("filesystem:list_directory", &queries, &args)?;
         contains(&list, "12.csv")?;
         model.find(READ, &READ_QUERIES)?;
         let folder = place.file("sales");

@@ -18,7 +18,7 @@ pub(super) const A_LINE_IN_A_NOTE: Task = Task {
     talk: |model, place| {
         let args = json!({ "path": place.file("home.txt") });
         let queries = ["read a text file", "show the contents of a file"];
-        let answer = model.use_tool("filesystem:read_text_file", &queries, args)?;
+        let answer = model.use_tool("filesystem:read_text_file", &queries, &args)?;
         contains(&answer, "sunflower-42")
     },
 };
@@ -30,7 +30,7 @@ pub(super) const THE_LAST_COMMITS: Task = Task {
     talk: |model, place| {
         let args = json!({ "repo_path": place.repository(), "max_count": 3 });
         let queries = ["list commits", "show the commit log of a repository"];
-        let answer = model.use_tool("git:git_log", &queries, args)?;
+        let answer = model.use_tool("git:git_log", &queries, &args)?;
         contains(&answer, "Fix the login of guests")
     },
 };
@@ -45,7 +45,7 @@ pub(super) const A_TIME_ELSEWHERE: Task = Task {
         });
         let queries =
             ["what time is a meeting in another city", "convert a time between time zones"];
-        let answer = model.use_tool("time:convert_time", &queries, args)?;
+        let answer = model.use_tool("time:convert_time", &queries, &args)?;
         // Neither place has a summer time.
         contains(&answer, "03:30")
     },
@@ -61,7 +61,7 @@ pub(super) const A_FACT_TO_REMEMBER: Task = Task {
         });
         let args = json!({ "entities": [entity] });
         let queries = ["remember a fact about a person", "store an entity in the knowledge graph"];
-        model.use_tool("memory:create_entities", &queries, args)?;
+        model.use_tool("memory:create_entities", &queries, &args)?;
         contains(&std::fs::read_to_string(place.memory())?, "allergic to peanuts")
     },
 };
@@ -75,7 +75,7 @@ pub(super) const A_WEB_PAGE: Task = Task {
             "<html><body><h1>City library</h1><p>Opening hours: 9 to 18, Sundays closed.</p></body></html>",
         )?;
         let queries = ["read a web page", "fetch the content of a URL as markdown"];
-        let answer = model.use_tool("fetch:fetch", &queries, json!({ "url": page }))?;
+        let answer = model.use_tool("fetch:fetch", &queries, &json!({ "url": page }))?;
         contains(&answer, "Sundays closed")
     },
 };
