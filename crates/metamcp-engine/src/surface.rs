@@ -234,7 +234,7 @@ impl View {
         if self.tool_surface == ToolSurface::Full && provisions {
             tools.push(metamcp_surface::discover::provision_tool());
         }
-        serde_json::json!({ "tools": tools }).to_string()
+        self.surface.code.stated(serde_json::json!({ "tools": tools }).to_string())
     }
 
     /// The `instructions` of the gateway.
