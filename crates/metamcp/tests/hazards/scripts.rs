@@ -261,22 +261,22 @@ fn a_failure_is_short_however_many_calls_it_made() {
     let gateway = Gateway::start(two_servers());
     let answer = execute(
         &gateway,
-        "for (let i = 0; i < 1200; i++) { if (i < 3 || i > 1190) console.log('line', i); if (i === 600) console.log('x'.repeat(8000)); await a.echo({ text: 'x' }) } throw new Error('at the end')",
+        "for (let i = 0; i < 300; i++) { if (i < 3 || i > 290) console.log('line', i); if (i === 150) console.log('x'.repeat(8000)); await a.echo({ text: 'x' }) } throw new Error('at the end')",
     );
     let told = &answer.value["result"]["structuredContent"];
-    let all = json!([{"tool": "a:echo", "calls": 1200, "failed": 0, "cancelled": 0}]);
+    let all = json!([{"tool": "a:echo", "calls": 300, "failed": 0, "cancelled": 0}]);
     assert_eq!(told["details"]["calls"], all);
     assert!(answer.value.to_string().len() < 20_000, "{}", answer.value.to_string().len());
     // The dump is cut; the lines around it are there.
     let logs = told["details"]["logs"].as_array().unwrap();
     let has = |line: &str| logs.iter().any(|logged| logged == line);
-    assert!(has("line 0") && has("line 2") && has("line 1199"), "{logs:#?}");
+    assert!(has("line 0") && has("line 2") && has("line 299"), "{logs:#?}");
     // All that the text says is in the data as well.
     let text = answer.text().unwrap();
-    for said in ["at the end", "line 1199", "more characters]"] {
+    for said in ["at the end", "line 299", "more characters]"] {
         assert!(text.contains(said) && told.to_string().contains(said), "{said}\n{text}");
     }
-    assert!(text.contains("a:echo x1200"), "{text}");
+    assert!(text.contains("a:echo x300"), "{text}");
     gateway.end();
 }
 
