@@ -125,7 +125,7 @@ fn by_code() {
     let codes = tried.as_array().unwrap().clone();
     assert!(codes.len() == 3 && codes.iter().all(|code| code != "reached"), "{tried:#}");
     let names = run("return (await tools.list()).map(s => s.name)");
-    assert_eq!(names["value"], json!(["one", "two"]));
+    assert_eq!(names, json!(["one", "two"]));
     let found =
         run("return (await tools.search('change the world', { limit: 50 })).map(t => t.id)");
     assert!(!found.to_string().contains("effect"), "{found:#}");
@@ -133,7 +133,7 @@ fn by_code() {
     assert!(types.to_string().contains("echo") && !types.to_string().contains("elicit"));
     let described =
         run("try { return await tools.describe('vault', 'echo') } catch (e) { return e.code }");
-    assert_eq!(described["value"], "server_not_found");
+    assert_eq!(described, "server_not_found");
     nothing_leaked(&gateway);
 }
 
