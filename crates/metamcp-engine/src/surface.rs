@@ -236,7 +236,7 @@ impl View {
         if self.tool_surface == ToolSurface::Full && provisions {
             tools.push(metamcp_surface::discover::provision_tool());
         }
-        serde_json::json!({ "tools": tools }).to_string()
+        self.surface.code.stated(serde_json::json!({ "tools": tools }).to_string())
     }
 
     /// Whether it can install servers. A view restricted to a scope shows nothing outside it.

@@ -15,7 +15,7 @@ use metamcp_types::next::Audience;
 pub use digest::{DIGEST_BUDGET, DigestLine, digest};
 pub(crate) use render::claims;
 pub use render::{to_json, to_text};
-pub use surface::{compact_list, compact_tools, instructions, provision_tool};
+pub use surface::{CAPS, compact_list, compact_tools, instructions, provision_tool};
 
 #[cfg(test)]
 mod tests;

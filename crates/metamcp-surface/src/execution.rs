@@ -17,8 +17,8 @@ const MAX_LINE: usize = 160;
 const MAX_NAMED: usize = 8;
 /// Tools in the list of calls; a script can invent names.
 const MAX_TALLIED: usize = 50;
-/// The share of all output that one line may take where not all of it is shown.
-const LINE_SHARE: usize = 8;
+/// The share of all output that one line may take, and where not all of it can be shown.
+const LINE_SHARES: [usize; 2] = [4, 8];
 /// A line is not cut to less than this.
 const MIN_LINE: usize = 200;
 
@@ -113,18 +113,16 @@ pub fn logs<'a>(lines: impl Iterator<Item = (&'a str, &'a str)>, gap: Gap, bound
         all.insert(gap.after.min(all.len()), note);
     }
     let length = |all: &[String]| all.iter().map(String::len).sum::<usize>();
-    if length(&all) <= bound {
-        return Logs { lines: all };
-    }
-    let most = (bound / LINE_SHARE).max(MIN_LINE);
-    for line in &mut all {
-        let chars = line.chars().count();
-        if chars > most {
-            *line = format!("{}… [{} more characters]", text::start(line, most), chars - most);
+    for share in LINE_SHARES {
+        let most = (bound / share).max(MIN_LINE);
+        let shown: Vec<String> = all.iter().map(|line| cut_line(line, most)).collect();
+        if length(&shown) <= bound {
+            return Logs { lines: shown };
         }
     }
-    if length(&all) <= bound {
-        return Logs { lines: all };
+    let most = (bound / LINE_SHARES[1]).max(MIN_LINE);
+    for line in &mut all {
+        *line = cut_line(line, most);
     }
     let (mut head, mut used) = (0, 0);
     while head < all.len() && used + all[head].len() <= bound / 2 {
@@ -142,6 +140,15 @@ pub fn logs<'a>(lines: impl Iterator<Item = (&'a str, &'a str)>, gap: Gap, bound
         all.splice(head..tail, [format!("[{left_out} lines with {bytes} bytes are not shown]")]);
     }
     Logs { lines: all }
+}
+
+fn cut_line(line: &str, most: usize) -> String {
+    match line.chars().count() {
+        chars if chars > most => {
+            format!("{}… [{} more characters]", text::start(line, most), chars - most)
+        }
+        _ => line.to_owned(),
+    }
 }
 
 /// A value as text: strings as they are, everything else as the JSON it is.
@@ -379,12 +386,10 @@ mod tests {
         let lines = [("", "first"), ("", "second"), ("", dump.as_str()), ("", "last")];
         let shown = logs(lines.into_iter(), Gap::default(), 8 * 1024).lines;
         assert_eq!([&shown[0], &shown[1], &shown[3]], ["first", "second", "last"]);
-        assert!(shown[2].ends_with("… [5976 more characters]"), "{}", shown[2]);
-        // Alone and within the bound it is whole.
-        assert_eq!(
-            logs([("", dump.as_str())].into_iter(), Gap::default(), 16_000).lines,
-            [dump.as_str()]
-        );
+        assert!(shown[2].ends_with("… [4952 more characters]"), "{}", shown[2]);
+        // A line has a bound of its own, also where all would fit.
+        let lone = logs([("", dump.as_str())].into_iter(), Gap::default(), 16_000).lines;
+        assert!(lone[0].ends_with("… [3000 more characters]"), "{}", lone[0]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::patience::eventually;
 use inbox::Inbox;
-pub use inbox::{Answer, Kind, Line};
+pub use inbox::{Answer, Kind, Line, returned};
 
 /// How much of the process's stderr tail is stored for error messages.
 const STDERR_KEPT: usize = 64 * 1024;

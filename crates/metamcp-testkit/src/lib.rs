@@ -29,7 +29,7 @@ pub mod stand_in;
 pub mod workspace;
 
 pub use call_outcome::{CallOutcome, stored_handle};
-pub use client::{Answer, Client};
+pub use client::{Answer, Client, returned};
 pub use expectations::{EXPECTATIONS, Expectation, ExpectedOutcome};
 pub use journal::{EventKind, Journal, Record};
 pub use patience::eventually;

@@ -7,15 +7,15 @@
 use std::path::Path;
 use std::time::Duration;
 
-use metamcp_testkit::{Client, Workspace, chaos_server};
-use serde_json::{Value, json};
+use metamcp_testkit::{Answer, Client, Workspace, chaos_server};
+use serde_json::json;
 
 /// A longer wait means a hang.
 const HUNG: Duration = Duration::from_secs(120);
 
-fn run(client: &Client, code: &str) -> Value {
+fn run(client: &Client, code: &str) -> Answer {
     let id = client.call_tool("mcp_execute", &json!({ "code": code })).unwrap();
-    client.wait(id, HUNG).unwrap().value["result"]["structuredContent"].clone()
+    client.wait(id, HUNG).unwrap()
 }
 
 #[test]
@@ -32,17 +32,21 @@ fn scripts_run_and_end_as_they_do_in_the_native_engine() {
         ("await parallel([1, 2, 3], n => a.echo({ text: `${n}` }), 2)", json!([1, 2, 3])),
         ("try { await a.fail({}) } catch (e) { return e.code }", json!("tool_error")),
         (
-            "await sleep(5); return new URL('https://a.example/b?c=1').searchParams.get('c')",
-            json!("1"),
+            "await sleep(5); return new URL('https://a.example/b?c=d').searchParams.get('c')",
+            json!("d"),
+        ),
+        (
+            "const got = []; try { for (;;) got.push(await a.echo({ text: 'x' })) } catch (e) { return [got.length, e.name, e.limit, e.value] }",
+            json!([5, "LimitError", "calls", 5]),
+        ),
+        (
+            "try { await parallel([1, 2, 3], n => { if (n === 3) throw new Error('no'); return n }, 1) } catch (e) { return (await results.get(e.partial)).map(r => r.status) }",
+            json!(["fulfilled", "fulfilled", "rejected"]),
         ),
     ];
     for (code, expected) in honest {
-        let told = run(&client, code);
-        assert_eq!(
-            (&told["status"], &told["value"]),
-            (&json!("ok"), &expected),
-            "{code}\n{told:#}"
-        );
+        let answer = run(&client, code);
+        assert_eq!(answer.returned(), Some(expected), "{code}\n{:#}", answer.value);
     }
     let attacks = [
         ("for (;;) {}", "cpu_limit"),
@@ -55,10 +59,12 @@ fn scripts_run_and_end_as_they_do_in_the_native_engine() {
         ("null.x", "error"),
     ];
     for (code, status) in attacks {
-        let told = run(&client, &format!("console.log('kept');\n{code}"));
+        let answer = run(&client, &format!("console.log('kept');\n{code}"));
+        let told = &answer.value["result"]["structuredContent"];
         assert_eq!(told["details"]["status"], status, "{code}\n{told:#}");
         assert_eq!(told["details"]["logs"], json!(["kept"]), "{code}");
     }
     let thrown = run(&client, "const x = 1;\nx.y.z();");
-    assert_eq!(thrown["details"]["line"], 2, "{thrown:#}");
+    let told = &thrown.value["result"]["structuredContent"];
+    assert_eq!(told["details"]["line"], 2, "{told:#}");
 }

@@ -72,11 +72,18 @@ fn call_tool() -> Value {
     })
 }
 
+/// The limits of a script by default, as its description says them.
+pub const CAPS: &str = "2000 calls (LimitError), 120 s";
+
 fn execute_tool() -> Value {
-    let description = "Run TypeScript over many tools at once; only what it returns or logs comes back. \
-        Top-level await; `return` or the last expression is the value. \
-        `await servers[\"name\"].call(\"tool\", {args})`, or `await name.toolName({args})`: gives the tool's data, throws ToolError. \
-        Also parallel(items, fn, 8), sleep(ms), tools.search(query), tools.types(server), console.log. No network, files or imports.";
+    let description = format!(
+        "Run TypeScript over many tools; only what it returns or logs comes back. \
+        `await servers[\"name\"].call(\"tool\", {{args}})` or `await name.toolName({{args}})` gives the tool's data or throws ToolError (e.code, e.retryable). \
+        parallel(items, fn, 8) fails at the first throw, parallel.settled does not. \
+        results.put(value) gives a handle, results.get(handle) reads it later. \
+        tools.search(query), tools.types(\"server:tool\"), sleep(ms), console.log. \
+        At most {CAPS}. No network, files or imports."
+    );
     json!({
         "name": "mcp_execute",
         "title": "Run code over tools",

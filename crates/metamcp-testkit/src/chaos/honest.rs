@@ -213,7 +213,11 @@ fn perform_now(server: &ServerState, call: &Call) {
             return server.answer(call, &error_line(&call.id, &error));
         }
         "page_turn" => text("turned"),
-        "env" => json!({"content": [], "structuredContent": server.surroundings}),
+        "env" => {
+            let mut seen = json!(server.surroundings);
+            seen["progressAsked"] = (!call.meta["progressToken"].is_null()).into();
+            json!({"content": [], "structuredContent": seen})
+        }
         "exotic" => return server.answer(call, &result_line(&call.id, EXOTIC)),
         "grow" => {
             server.grown.fetch_add(1, Ordering::Relaxed);

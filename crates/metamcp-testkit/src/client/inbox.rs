@@ -65,6 +65,25 @@ impl Answer {
     pub fn text(&self) -> Option<&str> {
         self.result()?["content"][0]["text"].as_str()
     }
+
+    /// The value of a script that succeeded; see [`returned`].
+    pub fn returned(&self) -> Option<Value> {
+        returned(self.result()?)
+    }
+}
+
+/// The value in the result of a script that succeeded: its text without output and calls, as JSON where it is that.
+/// Nothing is beside the text.
+pub fn returned(result: &Value) -> Option<Value> {
+    let is_text_only = result.get("structuredContent").is_none() && result["isError"] != true;
+    let text = result["content"][0]["text"].as_str().filter(|_| is_text_only)?;
+    let mut value = text;
+    for mark in
+        ["\n\nconsole:\n", "\n\ncalls made: ", "\n\ncalls that failed: ", "\n[nothing was returned"]
+    {
+        value = value.split(mark).next().unwrap_or(value);
+    }
+    Some(serde_json::from_str(value).unwrap_or_else(|_| Value::from(value)))
 }
 
 pub(super) struct Question {

@@ -67,7 +67,7 @@ fn a_value_nested_too_deeply_loses_neither_output_nor_calls() {
     );
     assert!(told["message"].as_str().unwrap().contains("nested 141 deep"), "{told}");
     assert_eq!(told["details"]["logs"], json!(["kept"]));
-    assert_eq!(told["details"]["calls"][0]["ok"], true);
+    assert_eq!(told["details"]["calls"][0]["tool"], "a:echo");
     let told = structured(&gateway, &format!("{nested} return await a.echo({{ text: v }})"));
     assert!(told["message"].as_str().unwrap().contains("nested too deeply"), "{told}");
     gateway.end();
@@ -82,12 +82,12 @@ fn a_script_without_a_value_gets_a_hint() {
         "const main = async () => { return 1 };",
     ] {
         let answer = execute(&gateway, code);
-        assert!(answer.text().unwrap().contains("nothing was returned"), "{:#}", answer.value);
-        let note = &answer.value["result"]["structuredContent"]["note"];
-        assert!(note.as_str().unwrap().contains("`return …`"), "{code}");
+        let text = answer.text().unwrap();
+        assert!(text.contains("nothing was returned: end the script with `return …`"), "{text}");
     }
     for code in ["return null", "await a.echo({ text: 'x' })"] {
-        assert_eq!(structured(&gateway, code)["note"], Value::Null, "{code}");
+        let answer = execute(&gateway, code);
+        assert!(!answer.text().unwrap().contains("nothing was returned"), "{code}");
     }
     gateway.end();
 }
@@ -96,9 +96,8 @@ fn a_script_without_a_value_gets_a_hint() {
 fn catalog_lookups_of_a_script_are_answered_or_say_why_not() {
     let gateway = gateway();
     let value = |code: &str| {
-        let told = structured(&gateway, code);
-        assert_eq!(told["status"], "ok", "{code}\n{told:#}");
-        told["value"].clone()
+        let answer = execute(&gateway, code);
+        answer.returned().unwrap_or_else(|| panic!("{code}\n{:#}", answer.value))
     };
     let server = value("await tools.describe('a')");
     assert_eq!(server["server"], "a");
@@ -118,7 +117,7 @@ fn catalog_lookups_of_a_script_are_answered_or_say_why_not() {
         ),
         json!([{"id": 2}, "cde", "ef"])
     );
-    for options in ["{ pointer: '/none' }", "{ page: 2 }", "{ offset: -1 }"] {
+    for options in ["{ pointer: '/none' }", "{ offset: -1 }"] {
         let code = format!(
             "const kept = await results.put([1]); try {{ return await results.get(kept, {options}) }} catch (e) {{ return e.code }}"
         );
@@ -131,12 +130,13 @@ fn catalog_lookups_of_a_script_are_answered_or_say_why_not() {
 fn an_error_of_a_tool_names_it_as_its_server_does() {
     let gateway = gateway();
     let code = "try { return await servers['mcp.a'].fail({}) } catch (e) { return [e.name, e.server, e.tool, e.code] }";
-    let told = structured(&gateway, code);
-    assert_eq!(told["value"], json!(["ToolError", "a", "fail", "tool_error"]), "{told}");
-    let whole = structured(&gateway, "(await a.fail({}).raw()).isError");
-    assert_eq!(whole["value"], true, "{whole}");
-    let whole = structured(&gateway, "(await a.fail.raw({})).isError");
-    assert_eq!((&whole["value"], &whole["calls"][0]["ok"]), (&json!(true), &json!(false)));
+    let told = execute(&gateway, code).returned();
+    assert_eq!(told, Some(json!(["ToolError", "a", "fail", "tool_error"])));
+    let whole = execute(&gateway, "(await a.fail({}).raw()).isError");
+    assert_eq!(whole.returned(), Some(json!(true)), "{:#}", whole.value);
+    let whole = execute(&gateway, "(await a.fail.raw({})).isError");
+    assert_eq!(whole.returned(), Some(json!(true)));
+    assert!(whole.text().unwrap().contains("calls that failed: a:fail"), "{:#}", whole.value);
     gateway.end();
 }
 
@@ -144,8 +144,8 @@ fn an_error_of_a_tool_names_it_as_its_server_does() {
 fn what_is_no_function_gets_another_in_its_place() {
     let gateway = gateway();
     for (code, words) in [
-        ("await tools.call('echo', {})", "`tools.call` is no function. `tools` has search"),
-        ("const s = servers.get('a');", "`servers.get` is no function. `servers` holds"),
+        ("await tools.call('echo', {})", "`tools` has search"),
+        ("const s = servers.get('a');", "`servers` holds"),
         ("await a({ text: 'x' })", "`a` is a server, so name a tool of it"),
         ("await callTool('a', 'echo', {})", "There is no `callTool` in scripts."),
         ("new AbortController()", "Promise.race"),

@@ -28,9 +28,7 @@ fn execute(gateway: &Gateway, code: &str) -> Answer {
 /// The value of a script that must succeed.
 fn value(gateway: &Gateway, code: &str) -> Value {
     let answer = execute(gateway, code);
-    let structured = &answer.value["result"]["structuredContent"];
-    assert_eq!(structured["status"], "ok", "{code}\n{:#}", answer.value);
-    structured["value"].clone()
+    answer.returned().unwrap_or_else(|| panic!("{code}\n{:#}", answer.value))
 }
 
 /// The `ErrorObject` of a script that must fail.
@@ -98,9 +96,8 @@ fn the_answer_has_the_value_the_console_and_the_calls() {
     assert!(text.starts_with(r#"{"found":2}"#), "{text}");
     assert!(text.contains("looking") && text.contains("warn: done"), "{text}");
     assert!(text.contains("calls made: a:echo x2"), "{text}");
-    let structured = &answer.value["result"]["structuredContent"];
-    assert_eq!(structured["calls"].as_array().unwrap().len(), 2);
-    assert_eq!(structured["calls"][0]["ok"], true);
+    // One answer, once.
+    assert!(answer.value["result"].get("structuredContent").is_none(), "{:#}", answer.value);
     gateway.end();
 }
 
@@ -144,7 +141,8 @@ fn a_failing_script_reports_the_line_and_its_earlier_calls() {
     let message = thrown["message"].as_str().unwrap();
     assert!(message.contains("TypeError") && message.contains("o.x.y();"), "{message}");
     assert_eq!(thrown["details"]["logs"], json!(["before"]));
-    assert_eq!(thrown["details"]["calls"][0]["tool"], "effect");
+    let effect = json!({"tool": "a:effect", "calls": 1, "failed": 0, "cancelled": 0});
+    assert_eq!(thrown["details"]["calls"], json!([effect]));
     let uncaught = error(&gateway, "await a.fail({})");
     assert_eq!(uncaught["details"]["tool_error"]["code"], "tool_error", "{uncaught:#}");
     assert_eq!(uncaught["details"]["line"], 1);
@@ -174,13 +172,181 @@ fn every_limit_says_its_name_and_what_was_done_survives_it() {
         let seen = (told["code"].as_str().unwrap(), told["details"]["status"].as_str().unwrap());
         assert_eq!(seen, (expected, status), "{code}\n{told:#}");
         assert_eq!(told["details"]["logs"], json!(["kept"]), "{code}");
-        assert_eq!(told["details"]["calls"][0]["tool"], "echo", "{code}");
+        assert_eq!(told["details"]["calls"][0]["tool"], "a:echo", "{code}");
     }
     let arguments = json!({"code": format!("{prefix} await sleep(25000)"), "timeoutMs": 300});
     let id = gateway.call_tool("mcp_execute", &arguments).unwrap();
     let told = gateway.answer(id).value["result"]["structuredContent"].clone();
     assert_eq!((&told["code"], &told["details"]["status"]), (&json!("timeout"), &json!("timeout")));
     assert_eq!(told["details"]["logs"], json!(["kept"]));
+    gateway.end();
+}
+
+#[test]
+fn a_limit_can_be_caught_and_its_value_is_in_the_list_of_tools() {
+    let mut workspace = two_servers();
+    workspace.setting("code", json!({"maxCalls": 3}));
+    let gateway = Gateway::start(workspace);
+    let list =
+        gateway.ask("tools/list", &json!({}), HUNG).unwrap().raw_result().unwrap().to_owned();
+    assert!(list.contains("At most 3 calls (LimitError), 120 s."), "{list}");
+    let code = "const got = []; try { for (;;) got.push(await a.echo({ text: 'x' })) } catch (e) { if (!(e instanceof LimitError)) throw e; return [got.length, e.code, e.limit, e.value] }";
+    assert_eq!(value(&gateway, code), json!([3, "limit_exceeded", "calls", 3]));
+    // Asked for more than there is, the answer says so.
+    let arguments = json!({"code": "return 1", "timeoutMs": 99_000_000});
+    let id = gateway.call_tool("mcp_execute", &arguments).unwrap();
+    let answer = gateway.answer(id);
+    assert!(answer.text().unwrap().contains("120000 are the most here (code.timeoutMs)"));
+    gateway.end();
+}
+
+#[test]
+fn what_finished_of_a_parallel_is_read_by_the_next_script() {
+    let gateway = Gateway::start(two_servers());
+    let thrown = error(
+        &gateway,
+        "await parallel([1, 2, 3, 4], async n => { if (n === 3) await a.fail({}); return (await a.echo({ text: `n${n}` })) }, 1)",
+    );
+    let message = thrown["message"].as_str().unwrap();
+    assert!(message.contains("2 of 4 items of parallel had finished"), "{message}");
+    let handle = |message: &str| {
+        message.split("results.get(\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+    };
+    let read = |handle: &str| {
+        let code = format!("(await results.get({handle:?})).map(r => r.value ?? r.status)");
+        value(&gateway, &code)
+    };
+    assert_eq!(read(&handle(message)), json!(["n1", "n2", "rejected", "pending"]));
+    let code =
+        format!("await parallel([1, 2, {FOR_EVER}], async ms => (await a.slow({{ ms }}), ms))");
+    let id = gateway.call_tool("mcp_execute", &json!({ "code": code, "timeoutMs": 3000 })).unwrap();
+    let answer = gateway.answer(id);
+    let told = &answer.value["result"]["structuredContent"];
+    assert_eq!(told["code"], "timeout", "{told:#}");
+    let partial = &told["details"]["partial"][0];
+    assert_eq!((&partial["finished"], &partial["total"]), (&json!(2), &json!(3)), "{told:#}");
+    let named = partial["handle"].as_str().unwrap();
+    assert!(answer.text().unwrap().contains(named), "{}", answer.text().unwrap());
+    assert_eq!(read(named), json!([1, 2, "pending"]));
+    gateway.end();
+}
+
+#[test]
+fn an_error_about_a_result_says_what_it_was() {
+    let gateway = Gateway::start(two_servers());
+    let said = |code: &str| {
+        let told = error(&gateway, code);
+        told["message"].as_str().unwrap().lines().next().unwrap().to_owned()
+    };
+    assert_eq!(
+        said("const rows = await a.echo({ text: \"[{'id': 1}]\" });\nreturn rows.map(k => k.id)"),
+        "TypeError: `rows.map` is not a function: `rows` is a string from a:echo, starting `[{'id': 1}]` (line 2, column 17)"
+    );
+    let nested = said(
+        "return await parallel([1], async n => { const d = await myServer.echo({ text: '{\"content\": 1}' }); return d.lines.length })",
+    );
+    assert!(
+        nested.contains("cannot read `length` of `d.lines`, which is undefined: `d` is an object from my-server:echo with the keys content"),
+        "{nested}"
+    );
+    let callback = said("[1].map(undefined)");
+    assert!(callback.contains("what `map` was given is not a function"), "{callback}");
+    let iterated = said("const d = await a.echo({ text: '{}' }); for (const x of d) {}");
+    assert!(iterated.contains("`d` is not iterable: it is an object from a:echo"), "{iterated}");
+    gateway.end();
+}
+
+#[test]
+fn a_failure_is_short_however_many_calls_it_made() {
+    let gateway = Gateway::start(two_servers());
+    let answer = execute(
+        &gateway,
+        "for (let i = 0; i < 300; i++) { if (i < 3 || i > 290) console.log('line', i); if (i === 150) console.log('x'.repeat(8000)); await a.echo({ text: 'x' }) } throw new Error('at the end')",
+    );
+    let told = &answer.value["result"]["structuredContent"];
+    let all = json!([{"tool": "a:echo", "calls": 300, "failed": 0, "cancelled": 0}]);
+    assert_eq!(told["details"]["calls"], all);
+    assert!(answer.value.to_string().len() < 20_000, "{}", answer.value.to_string().len());
+    // The dump is cut; the lines around it are there.
+    let logs = told["details"]["logs"].as_array().unwrap();
+    let has = |line: &str| logs.iter().any(|logged| logged == line);
+    assert!(has("line 0") && has("line 2") && has("line 299"), "{logs:#?}");
+    // All that the text says is in the data as well.
+    let text = answer.text().unwrap();
+    for said in ["at the end", "line 299", "more characters]"] {
+        assert!(text.contains(said) && told.to_string().contains(said), "{said}\n{text}");
+    }
+    assert!(text.contains("a:echo x300"), "{text}");
+    gateway.end();
+}
+
+#[test]
+fn servers_are_asked_for_progress_only_if_the_client_asks() {
+    let gateway = Gateway::start(two_servers());
+    let asked = |meta: Value| {
+        let code = "return (await a.env({})).progressAsked";
+        let params = json!({"name": "mcp_execute", "arguments": {"code": code}, "_meta": meta});
+        let id = gateway.request("tools/call", &params).unwrap();
+        gateway.answer(id).returned()
+    };
+    assert_eq!(asked(json!({})), Some(json!(false)));
+    assert_eq!(asked(json!({"progressToken": "mine"})), Some(json!(true)));
+    let chain = |meta: Value| {
+        let arguments = json!({"steps": [{"tool_id": "a:env", "args": {}}]});
+        let params = json!({"name": "run_chain", "arguments": arguments, "_meta": meta});
+        let id = gateway.request("tools/call", &params).unwrap();
+        gateway.answer(id).value["result"]["structuredContent"]["final"]["progressAsked"].clone()
+    };
+    assert_eq!(chain(json!({})), json!(false));
+    assert_eq!(chain(json!({"progressToken": "mine"})), json!(true));
+    gateway.end();
+}
+
+#[test]
+fn tools_are_looked_up_by_their_ids_and_listed_as_lines() {
+    let gateway = Gateway::start(two_servers());
+    for code in ["tools.types('a:echo')", "tools.types('a', 'echo')", "tools.types('a.echo')"] {
+        let types = value(&gateway, &format!("await {code}"));
+        let types = types.as_str().unwrap();
+        assert!(types.contains("echo(") && !types.contains("effect"), "{code}: {types}");
+    }
+    let wrong = value(
+        &gateway,
+        "try { await tools.types('a:ecko') } catch (e) { return [e.code, e.message] }",
+    );
+    assert_eq!(wrong[0], "tool_not_found");
+    assert!(wrong[1].as_str().unwrap().contains("Did you mean echo?"), "{wrong}");
+    // A result seen before has a type.
+    value(&gateway, r#"await a.echo({ text: '{"rows": [{"id": 1}]}' })"#);
+    assert!(value(&gateway, "await tools.types('a:echo')").as_str().unwrap().contains("rows: "));
+    let answer = execute(
+        &gateway,
+        "const hits = await tools.search('answers with the text'); console.log(hits); return hits",
+    );
+    let text = answer.text().unwrap();
+    assert_eq!(text.matches("a:echo(text: string").count(), 2, "{text}");
+    assert!(!text.contains("\"openWorld\"") && !text.contains("score"), "{text}");
+    let hit = value(
+        &gateway,
+        "(await tools.search('answers with the text', { server: 'a', limit: 1 }))[0]",
+    );
+    let mut names: Vec<&String> = hit.as_object().unwrap().keys().collect();
+    names.sort();
+    assert_eq!(names, ["confidence", "description", "id", "server", "signature", "tool"], "{hit}");
+    let servers = execute(&gateway, "return await tools.list()");
+    assert!(servers.text().unwrap().starts_with("a: "), "{}", servers.text().unwrap());
+    gateway.end();
+}
+
+#[test]
+fn a_parameter_that_is_another_one_mistyped_is_refused() {
+    let gateway = Gateway::start(two_servers());
+    let code = "try { await a.progress({ count: 1, m_s: 1 }); return 'sent' } catch (e) { return [e.code, e.message] }";
+    let told = value(&gateway, code);
+    assert_eq!(told[0], "validation_input", "{told}");
+    assert!(told[1].as_str().unwrap().contains("expected `ms`"), "{told}");
+    let code = "return await a.echo({ text: 'sent', unrelated: 1 })";
+    assert_eq!(value(&gateway, code), "sent");
     gateway.end();
 }
 
@@ -230,13 +396,9 @@ fn a_call_nobody_awaits_is_called_off_with_its_script() {
         &gateway,
         &format!("a.slow({{ ms: {FOR_EVER} }}); await a.echo({{ text: 'x' }}); return 1"),
     );
-    let structured = &answer.value["result"]["structuredContent"];
-    assert_eq!(structured["value"], 1, "{:#}", answer.value);
-    let calls = structured["calls"].as_array().unwrap();
-    assert!(
-        calls.iter().any(|call| call["tool"] == "slow" && call["dropped"] == true),
-        "{calls:?}"
-    );
+    assert_eq!(answer.returned(), Some(json!(1)), "{:#}", answer.value);
+    let text = answer.text().unwrap();
+    assert!(text.contains("a:slow; 1 not awaited and cancelled"), "{text}");
     assert!(eventually(HUNG, || journal.count(EventKind::Cancelled).unwrap() == 1));
     gateway.end();
 }
@@ -248,12 +410,10 @@ fn a_long_value_is_stored_and_read_in_parts_or_by_the_next_script() {
         &gateway,
         "const rows = []; for (let i = 0; i < 9000; i++) rows.push({ id: i, name: `row ${i}` }); return rows",
     );
-    let result = &answer.value["result"];
-    let (text, structured) = (answer.text().unwrap(), &result["structuredContent"]);
+    let text = answer.text().unwrap();
     assert!(text.chars().count() < 25_000, "{}", text.len());
     assert!(text.contains("row 0") && text.contains("row 8999") && !text.contains("row 4500"));
-    let handle = structured["handle"].as_str().unwrap();
-    assert!(text.contains(handle) && structured.get("value").is_none());
+    let handle = text.split("results.get(\"").nth(1).unwrap().split('"').next().unwrap();
     let read = |arguments: Value| {
         let id = gateway.call_tool("mcp_call", &arguments).unwrap();
         gateway.answer(id).text().unwrap().to_owned()
@@ -283,7 +443,7 @@ fn progress_of_a_script_rises_under_the_clients_own_token() {
     let code = "progress(0.5, 'half'); await a.progress({ count: 2, ms: 1 }); progress(0.2, 'back'); return 1";
     let params = json!({"name": "mcp_execute", "arguments": {"code": code}, "_meta": {"progressToken": "mine"}});
     let id = gateway.request("tools/call", &params).unwrap();
-    assert_eq!(gateway.answer(id).value["result"]["structuredContent"]["value"], 1);
+    assert_eq!(gateway.answer(id).returned(), Some(json!(1)));
     let told = gateway.notifications("notifications/progress");
     let steps: Vec<f64> = told.iter().map(|one| one["progress"].as_f64().unwrap()).collect();
     assert!(told.len() >= 3, "{told:?}");
@@ -304,7 +464,7 @@ fn many_scripts_at_once_do_not_mix() {
         .collect();
     for (n, id) in ids.into_iter().enumerate() {
         let answer = gateway.answer(id);
-        assert_eq!(answer.value["result"]["structuredContent"]["value"], format!("n{n}"));
+        assert_eq!(answer.returned(), Some(format!("n{n}").into()));
     }
     gateway.end();
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-use metamcp_testkit::{Workspace, chaos_server, eventually};
+use metamcp_testkit::{Workspace, chaos_server, eventually, returned};
 use serde_json::{Value, json};
 
 use crate::served::{Served, initialize};
@@ -50,7 +50,7 @@ fn scripts_that_sleep_keep_no_other_client_waiting() {
     let began = || journal.executions("ann sleeps").is_ok_and(|count| count == PLACES);
     assert!(eventually(PATIENCE, began), "ann's scripts run");
     let mut answer = request("token-of-bob", "return 1").send(served.address);
-    assert_eq!(answer.json()["result"]["structuredContent"]["value"], 1);
+    assert_eq!(returned(&answer.json()["result"]), Some(json!(1)));
     for socket in &mut asleep {
         socket.set_nonblocking(true).unwrap();
         let heard = socket.read(&mut [0]).map_err(|error| error.kind());

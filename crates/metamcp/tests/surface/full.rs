@@ -185,6 +185,11 @@ fn executing_code() {
     assert!(reason.starts_with("not awaited"), "{answer:#}");
     let answer = gateway.full("execute_code", &json!({"code": "const x = 1;"}));
     assert!(answer["stderr"].as_str().unwrap().contains("nothing was returned"), "{answer:#}");
+    // More calls than are configured: said, not ignored.
+    let many = json!({"code": "return 1", "max_tool_calls": 90_000});
+    let answer = gateway.full("execute_code", &many);
+    let told = answer["stderr"].as_str().unwrap();
+    assert!(told.contains("90000 tool calls were asked for, 2000 are the most here"), "{told}");
     let long = json!({"code": "return 'x'.repeat(50000)"});
     let more = gateway.full("execute_code", &long)["value"]["more"].clone();
     let (_, words) = more.as_str().unwrap().split_once("run_tool ").unwrap();

@@ -172,9 +172,7 @@ fn a_script_sees_what_the_model_would_see_and_can_pass_it_on() {
     let gateway = Gateway::start(workspace(), &[]);
     let value = |gateway: &Gateway, code: &str| {
         let answer = gateway.call("mcp_execute", &json!({ "code": code }));
-        let structured = &answer.value["result"]["structuredContent"];
-        assert_eq!(structured["status"], "ok", "{:#}", answer.value);
-        structured["value"].clone()
+        answer.returned().unwrap_or_else(|| panic!("{:#}", answer.value))
     };
     let secret = "(await one.env({})).environment.SERVICE_PASSWORD";
     // Encoded differently, it would leave unnoticed.

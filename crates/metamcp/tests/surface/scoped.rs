@@ -114,18 +114,18 @@ fn by_code() {
     let gateway = scoped();
     let run = |code: &str| {
         let answer = gateway.call("mcp_execute", &json!({ "code": code }));
-        answer.value["result"]["structuredContent"].clone()
+        answer.returned().unwrap_or_else(|| panic!("{:#}", answer.value))
     };
-    assert_eq!(run("return await one.echo({ text: 'in' })")["value"], "in");
+    assert_eq!(run("return await one.echo({ text: 'in' })"), "in");
     let tried = run(
         "const tries = [() => one.call('effect', { key: 'k' }), () => one.slow({ ms: 1 }), () => servers['vault'].call('echo', { text: 'x' })];\n\
          const codes = []; for (const t of tries) { try { await t(); codes.push('reached') } catch (e) { codes.push(e.code ?? e.name) } }\n\
          return codes",
     );
-    let codes = tried["value"].as_array().unwrap().clone();
+    let codes = tried.as_array().unwrap().clone();
     assert!(codes.len() == 3 && codes.iter().all(|code| code != "reached"), "{tried:#}");
     let names = run("return (await tools.list()).map(s => s.name)");
-    assert_eq!(names["value"], json!(["one", "two"]));
+    assert_eq!(names, json!(["one", "two"]));
     let found =
         run("return (await tools.search('change the world', { limit: 50 })).map(t => t.id)");
     assert!(!found.to_string().contains("effect"), "{found:#}");
@@ -133,7 +133,7 @@ fn by_code() {
     assert!(types.to_string().contains("echo") && !types.to_string().contains("elicit"));
     let described =
         run("try { return await tools.describe('vault', 'echo') } catch (e) { return e.code }");
-    assert_eq!(described["value"], "server_not_found");
+    assert_eq!(described, "server_not_found");
     nothing_leaked(&gateway);
 }
 
