@@ -12,6 +12,9 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
+use metamcp_types::text;
+
+use crate::about;
 use crate::arguments::Checker;
 
 pub use fingerprint::Fingerprint;
@@ -167,6 +170,8 @@ pub struct ServerTools {
     places: Vec<usize>,
     /// What the server calls itself, cleaned.
     pub server_title: Option<String>,
+    /// What it says it is for, in a sentence, cleaned.
+    pub server_about: Option<String>,
     /// The server's own version, cleaned.
     pub server_version: Option<String>,
     /// Covers every tool's own fingerprint, whatever the order, and which of them are for pages.
@@ -201,7 +206,17 @@ impl ServerTools {
         // The definitions were read from such a page before, so they can be read from one again.
         drop(listing.page(format!("{{\"tools\":[{kept}]}}").as_bytes()));
         let kept = listing.finish(self.server_title.as_deref(), self.server_version.as_deref());
-        ServerTools { skipped: self.skipped.clone(), ..kept }
+        let server_about = self.server_about.clone();
+        ServerTools { skipped: self.skipped.clone(), server_about, ..kept }
+    }
+
+    /// The same list with what the server says it is for: the sentence of its description or instructions that tells.
+    #[must_use]
+    pub fn with_about(mut self, said: Option<&str>) -> ServerTools {
+        let said = said.map(|said| text::clean(said, MAX_DESCRIPTION_CHARS));
+        let sentence = said.map(|said| about::telling_sentence(&said, about::MAX_CHARS));
+        self.server_about = sentence.filter(|sentence| !sentence.is_empty());
+        self
     }
 
     /// What of the server's list is not there, in a sentence; nothing where all of it is.

@@ -1,5 +1,6 @@
 //! The server digest in a tool's description: agents ignore a search tool if nothing says what it searches.
 
+use metamcp_tools::about;
 use metamcp_types::text;
 
 /// Longest description in the digest, however much room there is.
@@ -11,8 +12,16 @@ const MIN_DESCRIPTION: usize = 12;
 /// Longest server name in the digest.
 const MAX_NAME: usize = 40;
 
-/// Room for the digest in the description of `mcp_discover`: with it the two tools stay under 400 tokens.
-pub const DIGEST_BUDGET: usize = 600;
+/// Room for the digest in the description of `mcp_discover`, in plain characters, about four to a token: so much, and so
+/// much for each server, at most so much.
+const BASE_ROOM: usize = 80;
+const ROOM_PER_SERVER: usize = 24;
+const MAX_ROOM: usize = 1_200;
+
+/// The room for the digest of so many servers.
+pub fn digest_room(servers: usize) -> usize {
+    (BASE_ROOM + ROOM_PER_SERVER * servers).min(MAX_ROOM)
+}
 
 /// One server for the digest.
 #[derive(Debug, Clone)]
@@ -21,8 +30,8 @@ pub struct DigestLine<'a> {
     pub name: &'a str,
     /// From the configuration.
     pub description: Option<&'a str>,
-    /// What the server calls itself.
-    pub title: Option<&'a str>,
+    /// What the server says of itself, or what its tools say.
+    pub about: Option<&'a str>,
 }
 
 /// One short line per server, sorted by name, at most `budget` plain characters in all; others count for
@@ -47,9 +56,9 @@ fn name_and_description(server: &DigestLine<'_>) -> (String, String) {
     let words = server
         .description
         .filter(|words| !words.trim().is_empty())
-        .or(server.title)
+        .or(server.about)
         .unwrap_or_default();
-    let words = text::first_sentence(&text::clean_line(words, 400), 400);
+    let words = about::telling_sentence(&text::clean_line(words, 400), 400);
     let words = whole_words(words.trim_end_matches('.'), MAX_DESCRIPTION).to_owned();
     // A title that only repeats the name says nothing, and one that gives orders says too much.
     let repeats = words.eq_ignore_ascii_case(&name);

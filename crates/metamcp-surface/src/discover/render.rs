@@ -313,7 +313,7 @@ fn footer(out: &mut String, request: &DiscoverRequest, answer: &DiscoverResponse
 
 fn flag(out: &mut String, tool: &Tool) {
     if let Some(reason) = tool.flag() {
-        push(out, &[" [flagged: ", reason, "]"]);
+        push(out, &[" [flagged: ", text::flag_in_words(reason), "]"]);
     }
 }
 

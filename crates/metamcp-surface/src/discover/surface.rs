@@ -19,14 +19,13 @@ pub fn compact_list(digest: &str, code: bool, provisions: bool) -> Vec<Value> {
     tools
 }
 
-/// The `instructions` a client gets at the start.
-pub fn instructions(digest: &str, code: bool) -> String {
-    let how = if code {
-        "Tools of the servers below are found with mcp_discover and run with mcp_call, or many at once by code with mcp_execute."
-    } else {
-        "Tools of the servers below are found with mcp_discover and run with mcp_call."
-    };
-    if digest.is_empty() { how.to_owned() } else { format!("{how}\n{digest}") }
+/// The `instructions` a client gets at the start. The servers are named where every client shows them, in the description
+/// of `mcp_discover`.
+pub fn instructions(code: bool) -> String {
+    let more = if code { ", or many at once by code with mcp_execute" } else { "" };
+    format!(
+        "Tools of other servers: find them with mcp_discover, run them with mcp_call{more}."
+    )
 }
 
 fn discover_tool(digest: &str) -> Value {
@@ -98,13 +97,14 @@ pub fn provision_tool() -> Value {
     json!({
         "name": "mcp_provision",
         "title": "Get a missing tool",
-        "description": "When mcp_discover finds nothing: find a server to install.",
+        "description": "When nothing here does it: find a server to install.",
         "inputSchema": {
             "type": "object",
             "properties": {
                 "intent": {"type": "string"},
                 "context": {"type": "string"},
-                "autoProvision": {"type": "boolean", "description": "Ask the user to install it"}
+                "autoProvision": {"type": "boolean", "description": "Ask the user to install it"},
+                "force": {"type": "boolean", "description": "Look elsewhere even if a tool here fits"}
             },
             "required": ["intent"]
         },
