@@ -238,7 +238,7 @@ impl View {
     }
 
     /// The `instructions` of the gateway.
-    pub async fn instructions(&self) -> String {
+    pub fn instructions(&self) -> String {
         let code = self.surface.code.is_on();
         match self.tool_surface {
             ToolSurface::Full => full_surface::instructions(code),

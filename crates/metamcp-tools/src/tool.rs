@@ -16,6 +16,7 @@ use metamcp_types::text;
 
 use crate::about;
 use crate::arguments::Checker;
+use crate::signature;
 
 pub use fingerprint::Fingerprint;
 pub use page::{Listing, Next, Page, Skipped, ToolListDefect, parse_page};
@@ -105,6 +106,12 @@ impl Tool {
     /// `name(param: type, other?: type)`.
     pub fn signature(&self) -> &str {
         &self.shown().signature
+    }
+
+    /// The same with what is inside its parameters, as far as a reader who asked for this tool wants to know.
+    pub fn signature_in_full(&self) -> String {
+        let schema = self.input_schema().and_then(|text| serde_json::from_str::<Value>(text).ok());
+        signature::within(&self.name, schema.as_ref(), signature::MAX_DETAIL_CHARS)
     }
 
     /// Why the texts of this tool deserve distrust, if they do.

@@ -9,6 +9,10 @@ const MAX_DESCRIPTION: usize = 60;
 /// Shortest description worth its line.
 const MIN_DESCRIPTION: usize = 12;
 
+/// Words that need another one after them.
+const LEADING: [&str; 14] =
+    ["and", "or", "as", "that", "the", "of", "for", "with", "to", "in", "on", "a", "from", "by"];
+
 /// Longest server name in the digest.
 const MAX_NAME: usize = 40;
 
@@ -76,7 +80,15 @@ fn line_within((name, words): &(String, String), cap: usize) -> String {
 fn whole_words(words: &str, cap: usize) -> &str {
     let Some((end, next)) = words.char_indices().nth(cap) else { return words };
     let cut = if next == ' ' { end } else { words[..end].rfind(' ').unwrap_or(end) };
-    words[..cut].trim_end_matches([' ', ',', ':', ';', '-'])
+    let mut kept = &words[..cut];
+    loop {
+        kept = kept.trim_end_matches([' ', ',', ':', ';', '-']);
+        // A word that only leads to the next one says nothing at the end.
+        match kept.rsplit_once(' ') {
+            Some((before, last)) if LEADING.contains(&last) => kept = before,
+            _ => return kept,
+        }
+    }
 }
 
 fn names_only(lines: &[(String, String)], budget: usize) -> String {

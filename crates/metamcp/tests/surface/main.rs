@@ -9,6 +9,7 @@ mod chain;
 mod full;
 mod gateway;
 mod large;
+mod names;
 mod paging;
 mod progress;
 mod records;
