@@ -127,7 +127,8 @@ impl DiscoverRequest {
             Some(Value::Object(map)) => map,
             Some(_) => return Err(BadRequest::NotAnObject),
         };
-        let unknown = map.keys().filter(|name| *name != INTENT && !ARGUMENTS.contains(&name.as_str()));
+        let unknown =
+            map.keys().filter(|name| *name != INTENT && !ARGUMENTS.contains(&name.as_str()));
         for name in unknown {
             if let Some(wrong) = mistaken_argument("mcp_discover", name, &ARGUMENTS) {
                 return Err(BadRequest::Unknown(wrong));

@@ -32,10 +32,11 @@ const EMPTY_WORDS: [&str; 22] = [
 
 /// What tools do; the rest of a name says with what.
 const VERBS: [&str; 44] = [
-    "get", "list", "create", "delete", "update", "read", "write", "search", "find", "add", "remove",
-    "set", "run", "execute", "fetch", "edit", "query", "describe", "show", "open", "close", "start",
-    "stop", "send", "upload", "download", "check", "move", "copy", "insert", "put", "post", "patch",
-    "view", "call", "make", "do", "is", "has", "load", "save", "batch", "bulk", "manage",
+    "get", "list", "create", "delete", "update", "read", "write", "search", "find", "add",
+    "remove", "set", "run", "execute", "fetch", "edit", "query", "describe", "show", "open",
+    "close", "start", "stop", "send", "upload", "download", "check", "move", "copy", "insert",
+    "put", "post", "patch", "view", "call", "make", "do", "is", "has", "load", "save", "batch",
+    "bulk", "manage",
 ];
 
 /// What a server says it is for: its title, if that is more than a name, else the first sentence of its description or

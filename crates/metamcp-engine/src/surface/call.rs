@@ -9,8 +9,8 @@ use metamcp_calls::replay::{Rule, is_harmless};
 use metamcp_config::config::{Retry, SWITCHED_OFF, ServerConfig, ServerState};
 use metamcp_surface::discover::split_id;
 use metamcp_tools::arguments;
-use metamcp_tools::tool::Tool;
 use metamcp_tools::names;
+use metamcp_tools::tool::Tool;
 use metamcp_types::nearest::mistaken_argument;
 use metamcp_types::next::{Advice, Next};
 use metamcp_types::text;
@@ -257,8 +257,7 @@ impl View {
             Some((server, tool)) if self.server(server).is_some() => tool,
             _ => &call_request.written,
         };
-        let tool =
-            self.tool_within(&call_request.entry, of_server).map_err(|refused| *refused)?;
+        let tool = self.tool_within(&call_request.entry, of_server).map_err(|refused| *refused)?;
         if tool == call_request.tool {
             return Ok(());
         }
@@ -381,7 +380,8 @@ impl View {
 
     fn send(&self, mut call_request: CallRequest, harmless: bool, caller: Caller) {
         let result_mapper = call_request.result_mapper.take();
-        let CallRequest { entry, tool, arguments, meta, progress, call_progress, .. } = call_request;
+        let CallRequest { entry, tool, arguments, meta, progress, call_progress, .. } =
+            call_request;
         let input = caller.responder.input();
         let request = UpstreamRequest {
             server: entry.id,

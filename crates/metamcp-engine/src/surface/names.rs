@@ -166,8 +166,9 @@ impl View {
         );
         if let Ok(entry) = self.server_meant(tool.trim_end_matches(':')) {
             let list = Next::ToolsOf(entry.name.to_string());
-            return object
-                .hint(Advice::from("It is the name of a server; ").step(list, " lists its tools."));
+            return object.hint(
+                Advice::from("It is the name of a server; ").step(list, " lists its tools."),
+            );
         }
         let snapshot = self.snapshot();
         let servers = self.servers();

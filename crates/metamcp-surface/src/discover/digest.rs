@@ -7,7 +7,7 @@ use metamcp_types::text;
 const MAX_DESCRIPTION: usize = 60;
 
 /// Shortest description worth its line.
-const MIN_DESCRIPTION: usize = 12;
+const MIN_DESCRIPTION: usize = 10;
 
 /// Words that need another one after them.
 const LEADING: [&str; 14] =
@@ -16,15 +16,13 @@ const LEADING: [&str; 14] =
 /// Longest server name in the digest.
 const MAX_NAME: usize = 40;
 
-/// Room for the digest in the description of `mcp_discover`, in plain characters, about four to a token: so much, and so
-/// much for each server, at most so much.
-const BASE_ROOM: usize = 80;
-const ROOM_PER_SERVER: usize = 24;
-const MAX_ROOM: usize = 1_200;
+/// Room for the digest in the description of `mcp_discover`, in tokens: so many for each server, and the most.
+const ROOM_PER_SERVER: usize = 6;
+const MAX_ROOM: usize = 300;
 
 /// The room for the digest of so many servers.
 pub fn digest_room(servers: usize) -> usize {
-    (BASE_ROOM + ROOM_PER_SERVER * servers).min(MAX_ROOM)
+    (ROOM_PER_SERVER * servers).min(MAX_ROOM)
 }
 
 /// One server for the digest.
@@ -38,9 +36,8 @@ pub struct DigestLine<'a> {
     pub about: Option<&'a str>,
 }
 
-/// One short line per server, sorted by name, at most `budget` plain characters in all; others count for
-/// more, as they do in tokens. Descriptions shrink first, evenly; then they go; then the last names are
-/// counted instead.
+/// One short line per server, sorted by name, at most about `budget` tokens in all. Descriptions shrink first, evenly;
+/// then they go; then the last names are counted instead.
 pub fn digest(servers: &[DigestLine<'_>], budget: usize) -> String {
     let mut lines: Vec<(String, String)> = servers.iter().map(name_and_description).collect();
     lines.sort();
@@ -96,11 +93,11 @@ fn names_only(lines: &[(String, String)], budget: usize) -> String {
     let mut used = 0;
     for (index, (name, _)) in lines.iter().enumerate() {
         let rest = format!("+{} more", lines.len() - index);
-        let length = room(name) + 2;
+        let length = room(name) + 1;
         let is_last = index + 1 == lines.len();
-        let needed = if is_last { length - 2 } else { length + rest.len() };
+        let needed = if is_last { length - 1 } else { length + room(&rest) };
         if used + needed > budget {
-            if used + rest.len() <= budget {
+            if used + room(&rest) <= budget {
                 text.push_str(&rest);
             }
             return text;
@@ -114,7 +111,25 @@ fn names_only(lines: &[(String, String)], budget: usize) -> String {
     text
 }
 
-/// What a text costs: a token is about four plain characters, but often a whole one of the others.
+/// About how many tokens a text costs: words of a few letters are one, signs one each, a space belongs to what follows.
 fn room(text: &str) -> usize {
-    text.chars().map(|c| [1, 1, 4, 6, 12][c.len_utf8()]).sum()
+    let mut tokens = 0;
+    let mut run = 0;
+    let mut before = ' ';
+    for c in text.chars() {
+        let kind = |c: char| (c.is_ascii_alphabetic(), c.is_ascii_digit());
+        if !c.is_ascii_alphanumeric() {
+            tokens += if c == ' ' { 0 } else { c.len_utf8() };
+            run = 0;
+        } else {
+            if kind(c) != kind(before) {
+                run = 0;
+            }
+            let most = if c.is_ascii_digit() { 3 } else { 8 };
+            tokens += usize::from(run % most == 0);
+            run += 1;
+        }
+        before = c;
+    }
+    tokens
 }

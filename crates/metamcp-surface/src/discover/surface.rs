@@ -1,4 +1,5 @@
-//! The compact surface as data: what `tools/list` answers, byte for byte the same for the same servers.
+//! The compact surface as data: what `tools/list` answers, byte for byte the same for the same servers. Every session pays
+//! for each word, so annotations with the protocol's own defaults are left out.
 
 use serde_json::{Value, json};
 
@@ -22,10 +23,8 @@ pub fn compact_list(digest: &str, code: bool, provisions: bool) -> Vec<Value> {
 /// The `instructions` a client gets at the start. The servers are named where every client shows them, in the description
 /// of `mcp_discover`.
 pub fn instructions(code: bool) -> String {
-    let more = if code { ", or many at once by code with mcp_execute" } else { "" };
-    format!(
-        "Tools of other servers: find them with mcp_discover, run them with mcp_call{more}."
-    )
+    let more = if code { ", mcp_execute many by code" } else { "" };
+    format!("Tools of other servers: mcp_discover finds them, mcp_call runs one{more}.")
 }
 
 fn discover_tool(digest: &str) -> Value {
@@ -41,15 +40,15 @@ fn discover_tool(digest: &str) -> Value {
         "inputSchema": {
             "type": "object",
             "properties": {
-                "query": {"type": "string", "description": "Task in words; omit to list servers"},
+                "query": {"type": "string", "description": "Task in words"},
                 "server": {"type": "string"},
-                "tool": {"type": "string", "description": "server:tool, for its details"},
+                "tool": {"type": "string"},
                 "detail": {"type": "string", "enum": ["brief", "signature", "schema"]},
-                "limit": {"type": "integer", "maximum": 100},
+                "limit": {"type": "integer"},
                 "cursor": {"type": "string"}
             }
         },
-        "annotations": {"readOnlyHint": true, "idempotentHint": true, "openWorldHint": false}
+        "annotations": {"readOnlyHint": true, "openWorldHint": false}
     })
 }
 
@@ -62,12 +61,11 @@ fn call_tool() -> Value {
             "type": "object",
             "properties": {
                 "tool": {"type": "string", "description": "server:tool"},
-                "server": {"type": "string"},
                 "args": {"type": "object"}
             },
             "required": ["tool"]
         },
-        "annotations": {"readOnlyHint": false, "destructiveHint": true, "openWorldHint": true}
+        "annotations": {"readOnlyHint": false}
     })
 }
 
@@ -88,7 +86,7 @@ fn execute_tool() -> Value {
             },
             "required": ["code"]
         },
-        "annotations": {"readOnlyHint": false, "destructiveHint": true, "openWorldHint": true}
+        "annotations": {"readOnlyHint": false}
     })
 }
 
@@ -104,10 +102,10 @@ pub fn provision_tool() -> Value {
                 "intent": {"type": "string"},
                 "context": {"type": "string"},
                 "autoProvision": {"type": "boolean", "description": "Ask the user to install it"},
-                "force": {"type": "boolean", "description": "Look elsewhere even if a tool here fits"}
+                "force": {"type": "boolean"}
             },
             "required": ["intent"]
         },
-        "annotations": {"readOnlyHint": false, "destructiveHint": false, "openWorldHint": true}
+        "annotations": {"readOnlyHint": false, "destructiveHint": false}
     })
 }

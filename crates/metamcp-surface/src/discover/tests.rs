@@ -283,14 +283,14 @@ fn the_surface_is_these_bytes() {
     assert_eq!(parsed["tools"][0]["name"], "mcp_discover");
     assert_eq!(parsed["tools"][0]["annotations"]["readOnlyHint"], true);
     assert_eq!(parsed["tools"][1]["annotations"]["readOnlyHint"], false);
-    insta::assert_snapshot!(instructions(true), @"Tools of other servers: find them with mcp_discover, run them with mcp_call, or many at once by code with mcp_execute.");
+    insta::assert_snapshot!(instructions(true), @"Tools of other servers: mcp_discover finds them, mcp_call runs one, mcp_execute many by code.");
 }
 
 #[test]
 fn the_digest_shrinks_evenly_then_to_names_then_to_a_count() {
     let show = |budget: usize| digest(&twenty()[..6], budget);
-    insta::assert_snapshot!([200, 130, 60, 30, 8].map(show).join("\n--\n"));
-    let line = |description, about| digest(&[DigestLine { name: "x", description, about }], 200);
+    insta::assert_snapshot!([50, 40, 30, 14, 8].map(show).join("\n--\n"));
+    let line = |description, about| digest(&[DigestLine { name: "x", description, about }], 50);
     assert_eq!(line(Some("Does it. And more."), Some("Title")), "x: Does it");
     assert_eq!(line(None, Some("A\u{202e} title")), "x: A title");
     assert_eq!(line(None, Some("X")), "x", "a title that repeats the name is left out");
@@ -304,14 +304,14 @@ proptest! {
     #[test]
     fn a_digest_fits_and_does_not_depend_on_the_order(
         servers in prop::collection::vec(("[a-z]{1,12}", any::<Option<String>>(), any::<Option<String>>()), 0..30),
-        budget in 0usize..800,
+        budget in 0usize..200,
     ) {
         let lines: Vec<DigestLine<'_>> = servers
             .iter()
             .map(|(name, description, title)| DigestLine { name, description: description.as_deref(), about: title.as_deref() })
             .collect();
         let text = digest(&lines, budget);
-        prop_assert!(text.chars().count() <= budget);
+        prop_assert!(text.split_whitespace().count() <= budget);
         prop_assert!(!text.chars().any(|c| (c.is_control() && c != '\n') || metamcp_types::text::is_hidden(c)));
         let mut turned = lines.clone();
         turned.reverse();

@@ -4,10 +4,8 @@ use super::{of, telling_sentence};
 use crate::tool::{Listing, ServerTools};
 
 fn listed(title: Option<&str>, about: Option<&str>, names: &[&str]) -> ServerTools {
-    let all: Vec<_> = names
-        .iter()
-        .map(|name| json!({"name": name, "inputSchema": {"type": "object"}}))
-        .collect();
+    let all: Vec<_> =
+        names.iter().map(|name| json!({"name": name, "inputSchema": {"type": "object"}})).collect();
     let mut listing = Listing::new();
     listing.page(json!({ "tools": all }).to_string().as_bytes()).unwrap();
     listing.finish(title, None).with_about(about)

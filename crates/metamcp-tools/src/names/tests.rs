@@ -4,10 +4,8 @@ use super::{Listed, Meant, MeantServer, built_in, same, server, tool, within};
 use crate::tool::{Listing, ServerTools};
 
 fn tools(names: &[&str]) -> ServerTools {
-    let all: Vec<_> = names
-        .iter()
-        .map(|name| json!({"name": name, "inputSchema": {"type": "object"}}))
-        .collect();
+    let all: Vec<_> =
+        names.iter().map(|name| json!({"name": name, "inputSchema": {"type": "object"}})).collect();
     let mut listing = Listing::new();
     listing.page(json!({ "tools": all }).to_string().as_bytes()).unwrap();
     listing.finish(None, None)

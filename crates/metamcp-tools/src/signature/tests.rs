@@ -60,7 +60,8 @@ fn types_read_as_a_programmer_writes_them() {
 #[test]
 fn more_room_shows_what_is_inside() {
     let names = ["include", "exclude", "extensions", "languages", "owners", "labels", "folders"];
-    let option = |name: &str| (name.to_owned(), json!({"type": "array", "items": {"enum": ["one", "two"]}}));
+    let option =
+        |name: &str| (name.to_owned(), json!({"type": "array", "items": {"enum": ["one", "two"]}}));
     let options: serde_json::Map<_, _> = names.iter().map(|name| option(name)).collect();
     let inside = json!({"type": "object", "properties": options});
     let schema = json!({"properties": {"first": inside, "second": inside, "options": inside}});

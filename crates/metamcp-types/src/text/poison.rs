@@ -481,7 +481,8 @@ pub fn flag_in_words(sign: &str) -> &str {
 /// Whether a line, or a sentence on it, starts like one of a transcript.
 fn begins_as_a_role(text: &str) -> bool {
     let starts = |part: &str| {
-        let start: String = part.trim_start().chars().take(12).flat_map(char::to_lowercase).collect();
+        let start: String =
+            part.trim_start().chars().take(12).flat_map(char::to_lowercase).collect();
         let start = start.trim_start_matches(['*', '#', '>', '[', ' ']);
         ROLES.iter().any(|role| {
             let after = start.strip_prefix(role);

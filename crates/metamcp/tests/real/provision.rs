@@ -452,7 +452,10 @@ fn a_hundred_requests_without_approval_start_nothing() {
         (0..100).map(|_| client.call_tool("mcp_provision", &arguments).unwrap()).collect();
     for id in ids {
         let answer = client.wait(id, HUNG).unwrap().value;
-        assert_eq!(answer["result"]["_meta"]["metamcp/provision"]["status"], "needs_approval", "{answer:#}");
+        assert_eq!(
+            answer["result"]["_meta"]["metamcp/provision"]["status"], "needs_approval",
+            "{answer:#}"
+        );
     }
     assert!(!sources.something_ran(), "something ran");
     assert!(!place.installed().exists());
@@ -724,7 +727,10 @@ fn registries_are_synced_once_a_day_and_a_dead_one_is_named() {
         let arguments = json!({ "intent": "turn the spinning wheel of fortune" });
         let params = json!({ "name": "mcp_provision", "arguments": arguments });
         let answer = client.ask("tools/call", &params, HUNG).unwrap().value["result"].clone();
-        assert_eq!(answer["_meta"]["metamcp/provision"]["candidates"][0]["package"], "@honest/wheel");
+        assert_eq!(
+            answer["_meta"]["metamcp/provision"]["candidates"][0]["package"],
+            "@honest/wheel"
+        );
         let said = answer["content"][0]["text"].as_str().unwrap();
         assert!(said.contains("http://127.0.0.1:9 does not respond"), "{said}");
     }
