@@ -188,7 +188,7 @@ pub struct Catalog {
 #[derive(Debug)]
 struct Digest {
     all: String,
-    /// Name, the operator's description, the server's own title.
+    /// Name, the operator's description, what the server or its tools say.
     lines: Vec<(String, Option<String>, Option<String>)>,
 }
 
@@ -379,13 +379,13 @@ impl Catalog {
             .lines
             .iter()
             .filter(|(name, _, _)| is_in(name))
-            .map(|(name, description, title)| DigestLine {
+            .map(|(name, description, about)| DigestLine {
                 name,
                 description: description.as_deref(),
-                title: title.as_deref(),
+                about: about.as_deref(),
             })
             .collect();
-        discover::digest(&lines, discover::DIGEST_BUDGET)
+        discover::digest(&lines, discover::digest_room(lines.len()))
     }
 
     /// Reads the cache in the background; only `loaded` waits for it.
@@ -407,34 +407,34 @@ impl Catalog {
         configs.retain(|(_, config)| config.is_enabled());
         // An unreadable cache is a miss; reading it has quarantined what is damaged.
         let cache = self.cache.as_ref().map(SchemaCache::opened);
-        let title = |config: &ServerConfig| {
+        let about = |config: &ServerConfig| {
             let made_by = fingerprint(config);
             let header = cache.as_ref()?.read_header(cache_key(config, &made_by), unix_millis());
-            header.ok()?.found()?.title
+            header.ok()?.found()?.summary
         };
         let places: Vec<usize> = (0..configs.len()).collect();
         let found = on_all_cores(&places, |_, &at| {
             let (_, config) = &configs[at];
-            if config.description.is_some() { None } else { Some((at, title(config)?)) }
+            if config.description.is_some() { None } else { Some((at, about(config)?)) }
         });
-        let mut titles: Vec<Option<String>> = vec![None; configs.len()];
-        for (at, title) in found {
-            titles[at] = Some(title);
+        let mut abouts: Vec<Option<String>> = vec![None; configs.len()];
+        for (at, about) in found {
+            abouts[at] = Some(about);
         }
         let lines: Vec<DigestLine<'_>> = configs
             .iter()
-            .zip(&titles)
-            .map(|((_, config), title)| DigestLine {
+            .zip(&abouts)
+            .map(|((_, config), about)| DigestLine {
                 name: &config.name,
                 description: config.description.as_deref(),
-                title: title.as_deref(),
+                about: about.as_deref(),
             })
             .collect();
         // Set once for this process.
-        let all = discover::digest(&lines, discover::DIGEST_BUDGET);
-        let lines = configs.iter().zip(&titles);
-        let lines = lines.map(|((_, config), title)| {
-            (config.name.clone(), config.description.clone(), title.clone())
+        let all = discover::digest(&lines, discover::digest_room(lines.len()));
+        let lines = configs.iter().zip(&abouts);
+        let lines = lines.map(|((_, config), about)| {
+            (config.name.clone(), config.description.clone(), about.clone())
         });
         drop(self.digest.set(Digest { all, lines: lines.collect() }));
         self.loaded.reach(Loaded::Titles as u64);

@@ -392,6 +392,18 @@ impl Router {
         self.lock().dispatch.why_not(server, now)
     }
 
+    /// How long it is before a server that failed is contacted again, whoever asks for it.
+    pub fn next_try(&self, server: ServerId) -> Option<Duration> {
+        match self.why_not(server)? {
+            DispatchError::Unavailable { retry_after, .. }
+            | DispatchError::Refused { retry_after, .. } => retry_after,
+            DispatchError::Paused { retry_after, .. }
+            | DispatchError::CrashLoop { retry_after, .. }
+            | DispatchError::CircuitOpen { retry_after, .. } => Some(retry_after),
+            _ => None,
+        }
+    }
+
     /// Reads a server's tools again: from its connection if it has one, else by starting it.
     pub fn relist(&self, server: ServerId) {
         let live = self.lock().slots.values().find_map(|slot| match slot {

@@ -245,11 +245,11 @@ impl View {
     }
 
     /// The `instructions` of the gateway.
-    pub async fn instructions(&self) -> String {
-        let (digest, code) = (self.digest().await, self.surface.code.is_on());
+    pub fn instructions(&self) -> String {
+        let code = self.surface.code.is_on();
         match self.tool_surface {
-            ToolSurface::Full => full_surface::instructions(digest, code),
-            _ => metamcp_surface::discover::instructions(digest, code),
+            ToolSurface::Full => full_surface::instructions(code),
+            _ => metamcp_surface::discover::instructions(code),
         }
     }
 

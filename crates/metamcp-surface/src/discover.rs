@@ -10,9 +10,10 @@ mod surface;
 use serde_json::Value;
 
 use metamcp_search::search::{Hit, Shortlist};
+use metamcp_types::nearest::mistaken_argument;
 use metamcp_types::next::Audience;
 
-pub use digest::{DIGEST_BUDGET, DigestLine, digest};
+pub use digest::{DigestLine, digest, digest_room};
 pub(crate) use render::claims;
 pub use render::{to_json, to_text};
 pub use surface::{CAPS, compact_list, compact_tools, instructions, provision_tool};
@@ -105,10 +106,19 @@ pub enum BadRequest {
         /// What it should be.
         expected: &'static str,
     },
+    /// An argument that it does not have, and hardly a stray one.
+    #[error("{0}")]
+    Unknown(String),
 }
 
+/// What `mcp_discover` takes.
+const ARGUMENTS: [&str; 6] = ["query", "server", "tool", "detail", "limit", "cursor"];
+/// What callers write for `query`, after the argument of `mcp_provision`.
+const INTENT: &str = "intent";
+
 impl DiscoverRequest {
-    /// Reads the arguments. Blank texts count as absent, limits are clamped, unknown arguments are ignored.
+    /// Reads the arguments. Blank texts count as absent, limits are clamped, arguments that are like none of these are
+    /// ignored.
     pub fn decode(arguments: Option<&Value>) -> Result<Self, BadRequest> {
         let map = match arguments {
             None | Some(Value::Null) => {
@@ -117,6 +127,13 @@ impl DiscoverRequest {
             Some(Value::Object(map)) => map,
             Some(_) => return Err(BadRequest::NotAnObject),
         };
+        let unknown =
+            map.keys().filter(|name| *name != INTENT && !ARGUMENTS.contains(&name.as_str()));
+        for name in unknown {
+            if let Some(wrong) = mistaken_argument("mcp_discover", name, &ARGUMENTS) {
+                return Err(BadRequest::Unknown(wrong));
+            }
+        }
         let words = |name: &'static str| match map.get(name) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => {
@@ -150,7 +167,10 @@ impl DiscoverRequest {
         };
         Ok(Self {
             operation: Operation::Discover,
-            query: words("query")?,
+            query: match words("query")? {
+                None => words(INTENT)?,
+                query => query,
+            },
             server,
             tool,
             detail,
@@ -242,7 +262,7 @@ pub struct ServerLine<'a> {
     pub reason: Option<&'a str>,
     /// Tools, if they are known from the server or from the cache.
     pub tools: Option<usize>,
-    /// From the configuration, else the server's own title.
+    /// From the configuration, else what the server or its tools say.
     pub description: Option<&'a str>,
 }
 

@@ -19,6 +19,9 @@ pub const MAX_CHARS: usize = 300;
 /// Longest type of a result.
 const MAX_RESULT_TYPE: usize = 160;
 
+/// The same for one tool that was asked for by its name.
+pub const MAX_DETAIL_CHARS: usize = 1_200;
+
 /// Nested objects, arrays and references that are spelt out.
 const MAX_DEPTH: usize = 3;
 
@@ -41,16 +44,21 @@ pub fn signature(tool: &Tool) -> String {
 
 /// The signature of a tool called `name` that takes `schema`.
 pub fn of_schema(name: &str, schema: Option<&Value>) -> String {
+    within(name, schema, MAX_CHARS)
+}
+
+/// The same, at most so many characters long: the more, the more of what is inside the parameters is spelt out.
+pub fn within(name: &str, schema: Option<&Value>, max_chars: usize) -> String {
     let Some(schema) = schema else { return format!("{name}()") };
     // Spelt out as far as it fits, then with less and less inside the parameters.
     for depth in (0..=MAX_DEPTH).rev() {
         let parameters = Writer::new(schema, depth).parameters();
         let whole = format!("{name}({})", parameters.join(", "));
-        if whole.chars().count() <= MAX_CHARS {
+        if whole.chars().count() <= max_chars {
             return whole;
         }
         if depth == 0 {
-            return shortened(name, &parameters);
+            return shortened(name, &parameters, max_chars);
         }
     }
     format!("{name}()")
@@ -85,13 +93,13 @@ pub fn fuzz_signature(data: &[u8]) {
 }
 
 /// As many whole parameters as fit and the number of the others.
-fn shortened(name: &str, parameters: &[String]) -> String {
-    let mut line = format!("{}(", text::cut(name, MAX_CHARS - 16));
+fn shortened(name: &str, parameters: &[String], max_chars: usize) -> String {
+    let mut line = format!("{}(", text::cut(name, max_chars - 16));
     let mut used = line.chars().count();
     for (index, parameter) in parameters.iter().enumerate() {
         let rest = format!("…+{}", parameters.len() - index);
         let length = parameter.chars().count() + 2;
-        if used + length + rest.chars().count() + 1 > MAX_CHARS {
+        if used + length + rest.chars().count() + 1 > max_chars {
             line.push_str(&rest);
             break;
         }

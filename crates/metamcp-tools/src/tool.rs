@@ -12,7 +12,11 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
+use metamcp_types::text;
+
+use crate::about;
 use crate::arguments::Checker;
+use crate::signature;
 
 pub use fingerprint::Fingerprint;
 pub use page::{Listing, Next, Page, Skipped, ToolListDefect, parse_page};
@@ -104,6 +108,12 @@ impl Tool {
         &self.shown().signature
     }
 
+    /// The same with what is inside its parameters, as far as a reader who asked for this tool wants to know.
+    pub fn signature_in_full(&self) -> String {
+        let schema = self.input_schema().and_then(|text| serde_json::from_str::<Value>(text).ok());
+        signature::within(&self.name, schema.as_ref(), signature::MAX_DETAIL_CHARS)
+    }
+
     /// Why the texts of this tool deserve distrust, if they do.
     pub fn flag(&self) -> Option<&'static str> {
         self.shown().flag
@@ -167,6 +177,8 @@ pub struct ServerTools {
     places: Vec<usize>,
     /// What the server calls itself, cleaned.
     pub server_title: Option<String>,
+    /// What it says it is for, in a sentence, cleaned.
+    pub server_about: Option<String>,
     /// The server's own version, cleaned.
     pub server_version: Option<String>,
     /// Covers every tool's own fingerprint, whatever the order, and which of them are for pages.
@@ -201,7 +213,17 @@ impl ServerTools {
         // The definitions were read from such a page before, so they can be read from one again.
         drop(listing.page(format!("{{\"tools\":[{kept}]}}").as_bytes()));
         let kept = listing.finish(self.server_title.as_deref(), self.server_version.as_deref());
-        ServerTools { skipped: self.skipped.clone(), ..kept }
+        let server_about = self.server_about.clone();
+        ServerTools { skipped: self.skipped.clone(), server_about, ..kept }
+    }
+
+    /// The same list with what the server says it is for: the sentence of its description or instructions that tells.
+    #[must_use]
+    pub fn with_about(mut self, said: Option<&str>) -> ServerTools {
+        let said = said.map(|said| text::clean(said, MAX_DESCRIPTION_CHARS));
+        let sentence = said.map(|said| about::telling_sentence(&said, about::MAX_CHARS));
+        self.server_about = sentence.filter(|sentence| !sentence.is_empty());
+        self
     }
 
     /// What of the server's list is not there, in a sentence; nothing where all of it is.

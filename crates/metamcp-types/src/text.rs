@@ -8,7 +8,7 @@ mod poison;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-pub use poison::{looks_poisoned, mixes_scripts};
+pub use poison::{flag_in_words, looks_poisoned, mixes_scripts};
 
 /// A length of time for people: whole milliseconds below a second, tenths of seconds above.
 pub fn duration(length: std::time::Duration) -> String {
@@ -103,6 +103,12 @@ pub fn cut(text: &str, max_chars: usize) -> Cow<'_, str> {
 pub fn first_sentence(text: &str, max_chars: usize) -> String {
     let text = text.trim_start();
     clean_line(&text[..sentence_end(text)], max_chars).into_owned()
+}
+
+/// What follows the first sentence of already cleaned text.
+pub fn after_sentence(text: &str) -> &str {
+    let text = text.trim_start();
+    &text[sentence_end(text)..]
 }
 
 /// Characters a reader cannot see but a model can: they never belong in a name or a description.

@@ -20,6 +20,8 @@ pub struct Peer {
     pub era: Era,
     pub name: String,
     pub title: Option<String>,
+    /// What it says it is for.
+    pub description: Option<String>,
     pub version: String,
     pub capabilities: Value,
     pub instructions: Option<String>,
@@ -197,8 +199,9 @@ pub fn accept(params: &[u8]) -> Result<Peer, Refusal> {
 }
 
 fn peer(era: Era, capabilities: Value, info: Option<&[u8]>) -> Peer {
-    let [name, title, version] =
-        info.and_then(|raw| pick(raw, ["name", "title", "version"]).ok()).unwrap_or([None; 3]);
+    let wanted = ["name", "title", "version", "description"];
+    let [name, title, version, description] =
+        info.and_then(|raw| pick(raw, wanted).ok()).unwrap_or([None; 4]);
     let read = |raw: Option<&[u8]>| raw.and_then(text).map(|text| label(&text));
     Peer {
         era,
@@ -206,6 +209,7 @@ fn peer(era: Era, capabilities: Value, info: Option<&[u8]>) -> Peer {
         title: read(title).filter(|title| !title.is_empty()),
         version: read(version).unwrap_or_default(),
         capabilities,
+        description: description.and_then(manual).filter(|text| !text.is_empty()),
         instructions: None,
     }
 }

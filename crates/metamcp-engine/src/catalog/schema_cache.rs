@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use metamcp_tools::about;
 use metamcp_tools::tool::ServerTools;
 
 use crate::files::{Directory, FileError, Opened, component, temporary_prefix};
@@ -197,6 +198,8 @@ impl SchemaCache {
         let same = known.is_some_and(|known| {
             known.fingerprint() == Some(tools.fingerprint)
                 && known.title == tools.server_title
+                && known.about == tools.server_about
+                && known.summary == about::of(server.name, tools)
                 && known.version == tools.server_version
                 && known.era.as_deref() == era
                 && known.skipped == format::skipped(tools)

@@ -5,6 +5,7 @@ mod waking;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 use metamcp_calls::breaker::Phase;
 use metamcp_calls::dispatch::ServerView;
@@ -18,9 +19,11 @@ use metamcp_surface::discover::{
     self, Detail, DiscoverRequest, DiscoverResponse, FailedServer, Operation, ServerLine,
     ServerState,
 };
+use metamcp_tools::about;
 use metamcp_tools::cursor::CursorError;
 use metamcp_tools::signature;
 use metamcp_types::next::{Advice, Audience, Next};
+use metamcp_types::text;
 use metamcp_wire::handshake::Peer;
 use metamcp_wire::object;
 use metamcp_wire::scan::MAX_DEPTH;
@@ -110,6 +113,11 @@ impl View {
         };
         let request = match DiscoverRequest::decode(arguments.as_ref()) {
             Ok(request) => request,
+            Err(discover::BadRequest::Unknown(wrong)) => {
+                let hint = "Nothing was searched. Correct the name and ask again.";
+                let wrong = ErrorObject::new(Code::ValidationInput, wrong).hint(hint);
+                return Step::Now(Finished::error(&wrong));
+            }
             Err(bad) => return Step::Now(Finished::invalid(bad.to_string())),
         };
         let (view, caller) = (self.clone(), caller.clone());
@@ -167,11 +175,17 @@ impl View {
         render: impl FnOnce(&DiscoverResponse<'_>) -> T,
     ) -> T {
         let overview = request.is_overview();
+        let about = |entry: &Entry| {
+            let known = results.snapshot.known(entry.id)?;
+            about::of(&entry.name, &known.tools)
+        };
+        let abouts: Vec<Option<String>> = results.searched.iter().map(about).collect();
         let lines: Vec<ServerLine<'_>> = results
             .searched
             .iter()
             .zip(&results.states)
-            .map(|(entry, state)| line(entry, state, &results.snapshot))
+            .zip(&abouts)
+            .map(|((entry, state), about)| line(entry, state, &results.snapshot, about.as_deref()))
             .collect();
         let pending: Vec<&str> = results.pending.iter().map(String::as_str).collect();
         let failed: Vec<FailedServer<'_>> =
@@ -496,6 +510,7 @@ impl View {
             view: self.surface.router.view(entry.id),
             config: entry_now.map_or_else(|| Arc::clone(&entry.config), |now| now.config),
             peer: self.surface.router.peer(entry.id),
+            retry_after: self.surface.router.next_try(entry.id),
         }
     }
 }
@@ -506,6 +521,8 @@ struct ServerStatus {
     /// With the secrets that were resolved when it started, for redaction.
     config: Arc<ServerConfig>,
     peer: Option<Arc<Peer>>,
+    /// How long it is not contacted again after a failure.
+    retry_after: Option<Duration>,
 }
 
 impl ServerStatus {
@@ -516,7 +533,15 @@ impl ServerStatus {
         let listing = snapshot.failure(entry.id).map(ToString::to_string);
         let Some(view) = &self.view else { return (ServerState::NotStarted, None) };
         let failure = || {
-            view.last_failure.as_ref().map(|failure| reply::describe(failure, Some(&self.config)))
+            let failure = view.last_failure.as_ref()?;
+            let what = reply::describe(failure, Some(&self.config));
+            // First, because what a process wrote may be long and is cut.
+            Some(match self.retry_after {
+                Some(after) => {
+                    format!("not contacted for another {}: it {what}", text::duration(after))
+                }
+                None => what,
+            })
         };
         let is_empty = snapshot.known(entry.id).is_some_and(|known| known.tools.tools.is_empty());
         let is_silent = |peer: &Arc<Peer>| peer.capabilities.is_object() && !peer.can("tools");
@@ -525,7 +550,9 @@ impl ServerStatus {
         match view.state {
             // On a retry the last failure is still the best that is known of it.
             Some(State::Connecting) => {
-                (ServerState::Connecting, failure().map(|why| format!("last time it {why}")))
+                let last = view.last_failure.as_ref();
+                let why = last.map(|failure| reply::describe(failure, Some(&self.config)));
+                (ServerState::Connecting, why.map(|why| format!("last time it {why}")))
             }
             Some(State::Active { .. }) => (ServerState::Active, listing),
             Some(State::Idle) => (ServerState::Idle, listing),
@@ -579,6 +606,7 @@ fn line<'a>(
     entry: &'a Entry,
     state: &'a (ServerState, Option<String>),
     snapshot: &'a Snapshot,
+    about: Option<&'a str>,
 ) -> ServerLine<'a> {
     let known = snapshot.known(entry.id);
     ServerLine {
@@ -587,11 +615,7 @@ fn line<'a>(
         state: state.0,
         reason: state.1.as_deref().map(cut),
         tools: known.map(|known| known.tools.tools.len()),
-        description: entry
-            .config
-            .description
-            .as_deref()
-            .or_else(|| known.and_then(|known| known.tools.server_title.as_deref())),
+        description: entry.config.description.as_deref().or(about),
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use metamcp_config::config::ServerState;
 use metamcp_provisioning::provision::{
-    Candidate, Consent, LOCAL_FLOOR, Plan, ProvisionRequest, Rejected, candidates_text, question,
+    BadRequest, Candidate, Consent, LOCAL_FLOOR, Plan, ProvisionRequest, Rejected, candidates_text,
+    question,
 };
 use metamcp_search::search::{Hit, Strategy};
 use metamcp_surface::discover;
@@ -54,7 +55,14 @@ impl View {
         };
         let request = match ProvisionRequest::decode(arguments.as_ref()) {
             Ok(request) => request,
-            Err(bad) => return Step::Now(Finished::invalid(bad.to_string())),
+            Err(bad @ BadRequest::Malformed { .. }) => {
+                return Step::Now(Finished::invalid(bad.to_string()));
+            }
+            Err(bad @ (BadRequest::Missing | BadRequest::Unknown(_))) => {
+                let hint = "Nothing was looked for. Call mcp_provision {\"intent\": \"what the tool should do\"}.";
+                let wrong = ErrorObject::new(Code::ValidationInput, bad.to_string()).hint(hint);
+                return Step::Now(Finished::error(&wrong));
+            }
         };
         // A session restricted to a toolset gets nothing outside it.
         if !self.surface.provisioner.is_on() || self.scope.is_some() {
@@ -68,13 +76,15 @@ impl View {
     }
 
     async fn provision(&self, request: &ProvisionRequest, caller: &Caller) -> Finished {
-        let local = self.here_already(request).await;
-        if !local.is_empty() {
-            return respond("local", &local_text(&local), json!({ "tools": ids(&local) }));
+        if !request.force {
+            let local = self.here_already(request).await;
+            if !local.is_empty() {
+                return respond("local", &local_text(&local), json!({ "tools": ids(&local) }));
+            }
         }
         // Checked anew each time: servers come and go while a person decides.
         let taken = |name: &str| self.surface.router.servers().named(name).is_some();
-        let found = self.surface.provisioner.find(&request.need(), &taken).await;
+        let found = self.surface.provisioner.find(&request.intent, &taken).await;
         if found.plans.is_empty() {
             return nothing(request, &found);
         }
@@ -84,7 +94,7 @@ impl View {
                 if request.wants_install
                     || self.surface.provisioner.installed(candidate).is_some() =>
             {
-                self.obtain(candidate, &taken, caller).await
+                self.obtain(candidate, &taken, (request, caller)).await
             }
             _ => candidates(&found, choice.is_some()),
         }
@@ -115,7 +125,7 @@ impl View {
         &self,
         candidate: &Candidate,
         taken: &(dyn Fn(&str) -> bool + Sync),
-        caller: &Caller,
+        (request, caller): (&ProvisionRequest, &Caller),
     ) -> Finished {
         let provisioner = &self.surface.provisioner;
         // After an approval in a terminal it is installed already.
@@ -148,7 +158,8 @@ impl View {
                 ErrorObject::new(Code::Denied, format!("metamcp does not install this:\n{text}"));
             return Finished::error(&refused.hint("Nothing was installed and nothing was run."));
         }
-        let consent = match self.consent(&plan, caller).await {
+        let context = request.context.as_deref();
+        let consent = match self.consent(&plan, context, caller).await {
             Ok(consent) => consent,
             Err(finished) => return finished,
         };
@@ -167,7 +178,12 @@ impl View {
     }
 
     /// A person's approval of this very plan: given in advance, in a terminal, or now.
-    async fn consent(&self, plan: &Plan, caller: &Caller) -> Result<Consent, Finished> {
+    async fn consent(
+        &self,
+        plan: &Plan,
+        context: Option<&str>,
+        caller: &Caller,
+    ) -> Result<Consent, Finished> {
         let provisioner = &self.surface.provisioner;
         if plan.verdict.granted
             && let Ok(consent) = plan.complete(&[])
@@ -182,7 +198,7 @@ impl View {
             }
         }
         let answer = match self.approves {
-            true => ask(provisioner, plan, caller).await,
+            true => ask(provisioner, plan, context, caller).await,
             // Not even asked: an approval that does not count would only mislead the person who gives it.
             false => ApprovalAnswer::NoAnswer(NO_APPROVER),
         };
@@ -269,14 +285,20 @@ impl View {
 }
 
 /// Asks the person behind the client to approve the plan, with an elicitation.
-async fn ask(provisioner: &Provisioner, plan: &Plan, caller: &Caller) -> ApprovalAnswer {
+async fn ask(
+    provisioner: &Provisioner,
+    plan: &Plan,
+    context: Option<&str>,
+    caller: &Caller,
+) -> ApprovalAnswer {
     if plan.asks_for_a_secret() {
         return ApprovalAnswer::NoAnswer("it needs a secret, which is given in a terminal only");
     }
     let Ok(_turn) = provisioner.asking.try_acquire() else {
         return ApprovalAnswer::NoAnswer("another approval is being asked for already");
     };
-    let (elicitation, answer) = ServerRequest::of_gateway("elicitation/create", &question(plan));
+    let question = question(plan, context);
+    let (elicitation, answer) = ServerRequest::of_gateway("elicitation/create", &question);
     if caller.client.ask(Some(&caller.request), elicitation).is_err() {
         return ApprovalAnswer::NoAnswer("this client cannot ask one");
     }
@@ -363,7 +385,7 @@ fn noted(notes: &[String]) -> String {
 
 fn local_text(hits: &[Hit]) -> String {
     format!(
-        "Nothing needs to be installed; these tools are available through mcp_call:\n{}",
+        "Tools that are here already may do it, through mcp_call:\n{}If none of them does, call mcp_provision again with \"force\": true to look for a server.",
         lines(hits)
     )
 }
@@ -380,11 +402,13 @@ fn ids(hits: &[Hit]) -> Vec<String> {
     hits.iter().map(Hit::id).collect()
 }
 
+/// The answer as text, which says all of it. Programs find the parts in `_meta`, where no client shows them to a model a
+/// second time.
 fn respond(status: &str, text: &str, mut more: Value) -> Finished {
     more["status"] = json!(status);
     let result = json!({
         "content": [{ "type": "text", "text": text.trim_end() }],
-        "structuredContent": more,
+        "_meta": { "metamcp/provision": more },
     });
     Finished::Result(result.to_string().into_bytes())
 }

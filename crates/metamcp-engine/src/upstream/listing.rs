@@ -51,6 +51,8 @@ pub async fn read(
     let title = peer.map(|peer| secrets.redact_text(peer.title.as_deref().unwrap_or(&peer.name)));
     let version = peer.map(|peer| secrets.redact_text(&peer.version));
     let (title, version) = (title.as_deref(), version.as_deref());
+    let said = peer.and_then(|peer| peer.description.as_deref().or(peer.instructions.as_deref()));
+    let said = said.map(|said| secrets.redact_text(said).into_owned());
     let mut listing = Listing::at_most(most);
     // Some servers have tools although they announce none, so all are asked; most answer at once that they have none.
     let announced = peer.is_none_or(|peer| peer.can("tools") || !peer.capabilities.is_object());
@@ -104,6 +106,7 @@ pub async fn read(
                 let name = connection.name.clone();
                 let finished = compute::run(move || {
                     let tools = listing.finish(title.as_deref(), version.as_deref());
+                    let tools = tools.with_about(said.as_deref());
                     if must_fit {
                         tools.filtered(|tool| fits_into_headers(tool, &name))
                     } else {

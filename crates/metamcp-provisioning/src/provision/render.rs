@@ -151,10 +151,14 @@ fn variables(plan: &Plan) -> String {
 }
 
 /// The params of the elicitation for a person. It never asks for a secret: what is typed into a client is stored by it,
-/// and may be read by a model.
-pub fn question(plan: &Plan) -> Value {
+/// and may be read by a model. What the model says it is for is quoted as that.
+pub fn question(plan: &Plan, context: Option<&str>) -> Value {
+    let said =
+        context.map(|said| text::clean_line(said, MAX_SHOWN)).map_or_else(String::new, |said| {
+            format!(" In its own words, which nobody checked, it is for: {}", quoted(&said))
+        });
     let message = format!(
-        "A model asks to install and run an MCP server on this machine. Approve only if you want this server.\n\n{}",
+        "A model asks to install and run an MCP server on this machine. Approve only if you want this server.{said}\n\n{}",
         told(plan)
     );
     let mut properties = Map::new();

@@ -309,7 +309,7 @@ fn secrets_are_neither_asked_for_in_a_question_nor_shown() {
     assert!(!plan.asks_for_a_secret());
     plan.asked[0].secret = true;
     assert!(plan.asks_for_a_secret());
-    assert!(question(&plan)["requestedSchema"]["properties"].get("folder").is_none());
+    assert!(question(&plan, None)["requestedSchema"]["properties"].get("folder").is_none());
     let handed =
         "secret     folder is not on the command line, where every user of this machine could";
     assert!(told(&plan).contains(handed), "{}", told(&plan));
@@ -473,7 +473,7 @@ fn any_file_of_a_version_is_that_version() {
 #[test]
 fn a_plan_as_a_person_reads_it() {
     insta::assert_snapshot!(told(&planned()));
-    insta::assert_snapshot!(format!("{:#}", question(&planned())["requestedSchema"]));
+    insta::assert_snapshot!(format!("{:#}", question(&planned(), None)["requestedSchema"]));
     insta::assert_snapshot!(candidates_text(&[planned()]));
 }
 
@@ -572,9 +572,16 @@ fn a_request_says_what_is_needed() {
     let request = |arguments: Value| ProvisionRequest::decode(Some(&arguments));
     let wanted = request(json!({ "intent": " mail ", "context": "imap", "autoProvision": true }));
     let wanted = wanted.unwrap();
-    assert_eq!((wanted.need().as_str(), wanted.wants_install), ("mail imap", true));
-    for bad in [json!({}), json!({ "intent": 3 }), json!({ "intent": "x", "autoProvision": "yes" })]
-    {
-        assert!(request(bad).is_err());
+    assert_eq!((wanted.intent.as_str(), wanted.wants_install, wanted.force), ("mail", true, false));
+    assert_eq!(wanted.context.as_deref(), Some("imap"));
+    let asked = request(json!({ "query": "mail", "force": true, "reason": "x" })).unwrap();
+    assert_eq!((asked.intent.as_str(), asked.force), ("mail", true));
+    for bad in [json!({ "intent": 3 }), json!({ "intent": "x", "autoProvision": "yes" })] {
+        assert!(matches!(request(bad), Err(BadRequest::Malformed { .. })));
     }
+    for missing in [json!({}), json!({ "intent": " " })] {
+        assert_eq!(request(missing), Err(BadRequest::Missing));
+    }
+    let slip = request(json!({ "intent": "x", "auto_provison": true })).unwrap_err();
+    assert!(slip.to_string().contains("did you mean `autoProvision`?"), "{slip}");
 }

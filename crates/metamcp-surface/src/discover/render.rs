@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{Detail, DiscoverRequest, DiscoverResponse, ServerLine};
 use crate::direct;
 use metamcp_search::search::Hit;
+use metamcp_tools::names;
 use metamcp_tools::tool::Tool;
 use metamcp_types::next::{Audience, Next};
 use metamcp_types::text;
@@ -18,6 +19,10 @@ const MAX_NAMED: usize = 8;
 /// Longest first sentence of a hit in full, and of a hit on one line.
 const FULL_SENTENCE: usize = 240;
 const LINE_SENTENCE: usize = 100;
+
+/// Longest sentence about a parameter of a tool in full, and the most of them.
+const PARAMETER_SENTENCE: usize = 100;
+const MAX_PARAMETERS: usize = 12;
 
 /// Longest signature of a hit on one line.
 const LINE_SIGNATURE: usize = 120;
@@ -229,12 +234,15 @@ fn tool_in_full(out: &mut String, hit: &Hit, returns: Option<&str>, detail: Deta
     if detail == Detail::Brief {
         return hit_on_a_line(out, hit, detail);
     }
-    push(out, &[&hit.server, ":", tool.signature()]);
+    push(out, &[&hit.server, ":", &tool.signature_in_full()]);
     returned(out, returns);
     flag(out, tool);
     out.push('\n');
     for line in tool.description.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
         push(out, &["  ", line, "\n"]);
+    }
+    if detail == Detail::Signature {
+        parameters(out, tool);
     }
     let claims = claims(tool);
     if !claims.is_empty() {
@@ -247,6 +255,18 @@ fn tool_in_full(out: &mut String, hit: &Hit, returns: Option<&str>, detail: Deta
         if let Some(schema) = tool.output_schema() {
             push(out, &["output schema: ", &text::escaped_json(schema), "\n"]);
         }
+    }
+}
+
+/// What a tool says of its parameters, where that is short and more than the name.
+fn parameters(out: &mut String, tool: &Tool) {
+    let said = tool.parameters().filter_map(|(name, about)| {
+        let sentence = text::first_sentence(about, PARAMETER_SENTENCE);
+        let tells = !sentence.is_empty() && !names::same(sentence.trim_end_matches('.'), name);
+        tells.then_some((name, sentence))
+    });
+    for (name, sentence) in said.take(MAX_PARAMETERS) {
+        push(out, &["  ", name, ": ", &sentence, "\n"]);
     }
 }
 
@@ -390,7 +410,7 @@ fn returned(out: &mut String, returns: Option<&str>) {
 
 fn flag(out: &mut String, tool: &Tool) {
     if let Some(reason) = tool.flag() {
-        push(out, &[" [flagged: ", reason, "]"]);
+        push(out, &[" [flagged: ", text::flag_in_words(reason), "]"]);
     }
 }
 

@@ -1,4 +1,5 @@
-//! The compact surface as data: what `tools/list` answers, byte for byte the same for the same servers.
+//! The compact surface as data: what `tools/list` answers, byte for byte the same for the same servers. Every session pays
+//! for each word, so annotations with the protocol's own defaults are left out.
 
 use serde_json::{Value, json};
 
@@ -19,14 +20,11 @@ pub fn compact_list(digest: &str, code: bool, provisions: bool) -> Vec<Value> {
     tools
 }
 
-/// The `instructions` a client gets at the start.
-pub fn instructions(digest: &str, code: bool) -> String {
-    let how = if code {
-        "Tools of the servers below are found with mcp_discover and run with mcp_call, or many at once by code with mcp_execute."
-    } else {
-        "Tools of the servers below are found with mcp_discover and run with mcp_call."
-    };
-    if digest.is_empty() { how.to_owned() } else { format!("{how}\n{digest}") }
+/// The `instructions` a client gets at the start. The servers are named where every client shows them, in the description
+/// of `mcp_discover`.
+pub fn instructions(code: bool) -> String {
+    let more = if code { ", mcp_execute many by code" } else { "" };
+    format!("Tools of other servers: mcp_discover finds them, mcp_call runs one{more}.")
 }
 
 fn discover_tool(digest: &str) -> Value {
@@ -42,15 +40,15 @@ fn discover_tool(digest: &str) -> Value {
         "inputSchema": {
             "type": "object",
             "properties": {
-                "query": {"type": "string", "description": "Task in words; omit to list servers"},
+                "query": {"type": "string", "description": "Task in words"},
                 "server": {"type": "string"},
-                "tool": {"type": "string", "description": "server:tool, for its details"},
+                "tool": {"type": "string"},
                 "detail": {"type": "string", "enum": ["brief", "signature", "schema"]},
-                "limit": {"type": "integer", "maximum": 100},
+                "limit": {"type": "integer"},
                 "cursor": {"type": "string"}
             }
         },
-        "annotations": {"readOnlyHint": true, "idempotentHint": true, "openWorldHint": false}
+        "annotations": {"readOnlyHint": true, "openWorldHint": false}
     })
 }
 
@@ -63,12 +61,11 @@ fn call_tool() -> Value {
             "type": "object",
             "properties": {
                 "tool": {"type": "string", "description": "server:tool"},
-                "server": {"type": "string"},
                 "args": {"type": "object"}
             },
             "required": ["tool"]
         },
-        "annotations": {"readOnlyHint": false, "destructiveHint": true, "openWorldHint": true}
+        "annotations": {"readOnlyHint": false}
     })
 }
 
@@ -96,7 +93,7 @@ fn execute_tool() -> Value {
             },
             "required": ["code"]
         },
-        "annotations": {"readOnlyHint": false, "destructiveHint": true, "openWorldHint": true}
+        "annotations": {"readOnlyHint": false}
     })
 }
 
@@ -105,16 +102,17 @@ pub fn provision_tool() -> Value {
     json!({
         "name": "mcp_provision",
         "title": "Get a missing tool",
-        "description": "When mcp_discover finds nothing: find a server to install.",
+        "description": "When nothing here does it: find a server to install.",
         "inputSchema": {
             "type": "object",
             "properties": {
                 "intent": {"type": "string"},
                 "context": {"type": "string"},
-                "autoProvision": {"type": "boolean", "description": "Ask the user to install it"}
+                "autoProvision": {"type": "boolean", "description": "Ask the user to install it"},
+                "force": {"type": "boolean"}
             },
             "required": ["intent"]
         },
-        "annotations": {"readOnlyHint": false, "destructiveHint": false, "openWorldHint": true}
+        "annotations": {"readOnlyHint": false, "destructiveHint": false}
     })
 }

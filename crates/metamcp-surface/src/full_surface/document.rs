@@ -257,7 +257,7 @@ fn notes(tool: &Documented<'_>) -> Vec<String> {
         notes.push(format!("The server says: {}.", claims.join(", ")));
     }
     if let Some(reason) = definition.flag() {
-        notes.push(format!("Be careful, its texts look suspicious: {reason}."));
+        notes.push(format!("Be careful: {}.", text::flag_in_words(reason)));
     }
     notes
 }

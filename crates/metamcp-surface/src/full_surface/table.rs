@@ -47,13 +47,12 @@ pub fn tools(digest: &str, code: bool) -> Vec<Value> {
         .collect()
 }
 
-/// The `instructions` for a client of this surface.
-pub fn instructions(digest: &str, code: bool) -> String {
+/// The `instructions` for a client of this surface; the servers are named in the description of `search_tools`.
+pub fn instructions(code: bool) -> String {
     let more = if code { ", many at once by code with execute_code" } else { "" };
-    let how = format!(
-        "Tools of the servers below are found with search_tools, described by describe_tool and run with run_tool; several in a row with run_chain{more}."
-    );
-    if digest.is_empty() { how } else { format!("{how}\n{digest}") }
+    format!(
+        "Tools of other servers: find them with search_tools, look at them with describe_tool, run them with run_tool; several in a row with run_chain{more}."
+    )
 }
 
 fn words(name: &str, digest: &str) -> (&'static str, String) {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{MAX_CHARS, fuzz_signature, of_schema};
+use super::{MAX_CHARS, MAX_DETAIL_CHARS, fuzz_signature, of_schema, within};
 
 fn check(schema: impl std::borrow::Borrow<Value>, expected: &str) {
     assert_eq!(of_schema("f", Some(schema.borrow())), expected);
@@ -55,6 +55,24 @@ fn types_read_as_a_programmer_writes_them() {
     check(json!({"properties": {"x": {}, "y": true, "z": 7}}), "f(x?: any, y?: any, z?: any)");
     check(json!({"properties": {"two words": {"type": "string"}}}), "f(\"two words\"?: string)");
     check(json!({"properties": {"a\u{202e}\u{1b}[31mb": {"type": "string"}}}), "f(ab?: string)");
+}
+
+#[test]
+fn more_room_shows_what_is_inside() {
+    let names = ["include", "exclude", "extensions", "languages", "owners", "labels", "folders"];
+    let option =
+        |name: &str| (name.to_owned(), json!({"type": "array", "items": {"enum": ["one", "two"]}}));
+    let options: serde_json::Map<_, _> = names.iter().map(|name| option(name)).collect();
+    let inside = json!({"type": "object", "properties": options});
+    let schema = json!({"properties": {"first": inside, "second": inside, "options": inside}});
+    let short = of_schema("f", Some(&schema));
+    assert_eq!(short, "f(first?: object, second?: object, options?: object)");
+    let full = within("f", Some(&schema), MAX_DETAIL_CHARS);
+    assert!(full.contains("options?: {include?: (\"one\"|\"two\")[], "), "{full}");
+    let many: serde_json::Map<_, _> =
+        (0..500).map(|at| (format!("parameter_{at}"), json!({"type": "string"}))).collect();
+    let bounded = within("f", Some(&json!({"properties": many})), MAX_DETAIL_CHARS);
+    assert!(bounded.chars().count() <= MAX_DETAIL_CHARS && bounded.contains("…+"), "{bounded}");
 }
 
 #[test]

@@ -181,6 +181,7 @@ impl Listing {
             for_apps,
             places,
             server_title: server_title.and_then(shown),
+            server_about: None,
             server_version: server_version.and_then(shown),
             skipped: self.skipped,
         }

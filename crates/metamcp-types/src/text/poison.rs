@@ -42,9 +42,7 @@ const SIGNS: &[(&str, &[&str])] = &[
             "</tool>",
             "</function>",
             "<antml",
-            "system:",
             "<tool_call>",
-            "assistant:",
         ],
     ),
     (
@@ -73,12 +71,12 @@ const SIGNS: &[(&str, &[&str])] = &[
             "you are now",
             "from now on you",
             "from now on,",
-            "system prompt",
+            "your system prompt",
+            "the system prompt",
             "developer mode",
             "jailbreak",
             "as an ai",
             "act as if",
-            "you must first",
             "you must always",
             "you must call",
             "must be called before",
@@ -109,41 +107,143 @@ const SIGNS: &[(&str, &[&str])] = &[
             "as sidenote",
             "in the sidenote",
             "append the conversation",
+            "the full conversation so",
+            "the whole conversation",
+            "the entire conversation",
+            "the conversation history",
+            "the chat history",
+            "include all messages",
+            "all previous messages",
+            "the previous messages",
+            "full conversation history",
+            "full chat history",
+            "you must first read",
+            "you must first send",
+            "you must first run",
+            "you must first call",
             "include the conversation",
-            "full conversation",
-            "entire conversation",
-            "conversation history",
-            "chat history",
-            "previous messages",
-            "all messages",
         ],
     ),
     (
         "secrecy",
         &[
-            "do not tell the user",
-            "don't tell the user",
-            "not tell the user",
-            "never tell the user",
+            "do not tell the user about",
+            "do not tell the user that",
+            "do not tell the user this",
+            "do not tell the user you",
+            "do not tell the user anything",
+            "do not tell the user what",
+            "do not tell the user how",
+            "do not tell the user why",
+            "do not tell the user or",
+            "do not tell the user.",
+            "do not tell the user,",
+            "do not tell the user;",
+            "do not tell the user!",
+            "don't tell the user about",
+            "don't tell the user that",
+            "don't tell the user this",
+            "don't tell the user you",
+            "don't tell the user anything",
+            "don't tell the user what",
+            "don't tell the user how",
+            "don't tell the user why",
+            "don't tell the user or",
+            "don't tell the user.",
+            "don't tell the user,",
+            "don't tell the user;",
+            "don't tell the user!",
+            "never tell the user about",
+            "never tell the user that",
+            "never tell the user this",
+            "never tell the user you",
+            "never tell the user anything",
+            "never tell the user what",
+            "never tell the user how",
+            "never tell the user why",
+            "never tell the user or",
+            "never tell the user.",
+            "never tell the user,",
+            "never tell the user;",
+            "never tell the user!",
             "do not inform the user",
             "don't inform the user",
             "without informing the user",
             "without telling the user",
-            "without the user",
+            "without the user knowing",
+            "without the user's knowledge",
+            "without the user noticing",
+            "without the user seeing",
+            "without the user being",
             "without asking the user",
-            "without asking for",
+            "without asking for confirmation",
+            "without asking for permission",
+            "without asking for approval",
+            "without asking for consent",
             "without user confirmation",
             "without confirmation from the user",
-            "do not mention",
-            "don't mention",
-            "never mention",
-            "do not reveal",
-            "don't reveal",
-            "do not disclose",
-            "do not notify",
-            "don't notify",
-            "do not ask the user",
-            "don't ask the user",
+            "do not mention this",
+            "do not mention it",
+            "do not mention that",
+            "do not mention the",
+            "do not mention these",
+            "do not mention any",
+            "do not mention to the user",
+            "don't mention this",
+            "don't mention it",
+            "don't mention that",
+            "don't mention the",
+            "don't mention these",
+            "don't mention any",
+            "don't mention to the user",
+            "never mention this",
+            "never mention it",
+            "never mention that",
+            "never mention the",
+            "never mention these",
+            "never mention any",
+            "never mention to the user",
+            "do not reveal this",
+            "do not reveal it",
+            "do not reveal that",
+            "do not reveal the",
+            "do not reveal these",
+            "do not reveal any",
+            "do not reveal to the user",
+            "don't reveal this",
+            "don't reveal it",
+            "don't reveal that",
+            "don't reveal the",
+            "don't reveal these",
+            "don't reveal any",
+            "don't reveal to the user",
+            "do not disclose this",
+            "do not disclose it",
+            "do not disclose that",
+            "do not disclose the",
+            "do not disclose these",
+            "do not disclose any",
+            "do not disclose to the user",
+            "do not notify the user",
+            "do not notify anyone",
+            "don't notify the user",
+            "don't notify anyone",
+            "do not ask the user for",
+            "do not ask the user about",
+            "do not ask the user before",
+            "do not ask the user whether",
+            "do not ask the user if",
+            "do not ask the user to confirm",
+            "do not ask the user to approve",
+            "do not ask the user.",
+            "don't ask the user for",
+            "don't ask the user about",
+            "don't ask the user before",
+            "don't ask the user whether",
+            "don't ask the user if",
+            "don't ask the user to confirm",
+            "don't ask the user to approve",
+            "don't ask the user.",
             "hide this from",
             "keep this secret",
             "keep this hidden",
@@ -169,11 +269,16 @@ const SIGNS: &[(&str, &[&str])] = &[
             "do this silently",
             "user does not need to know",
             "user doesn't need to know",
-            "user must not",
+            "user must not know",
+            "user must not see",
+            "user must not be",
+            "user must not notice",
             "user should not see",
             "do not show the user",
             "don't show the user",
-            "do not display",
+            "do not display this",
+            "do not display it",
+            "do not display these",
             "upset the user",
             "confidential instruction",
             "invisible to the user",
@@ -256,17 +361,25 @@ const SIGNS: &[(&str, &[&str])] = &[
             "instead of the other",
             "instead of other tools",
             "other tools are",
-            "do not use any other",
+            "do not use any other tool",
+            "do not use any other server",
             "don't use any other",
             "never use any other",
             "do not use other",
             "never use the other",
             "is deprecated and must not",
             "is unsafe, use this",
-            "this tool replaces",
+            "this tool replaces all",
+            "this tool replaces every",
+            "this tool replaces the tool",
+            "this tool replaces other",
             "supersedes all",
             "supersedes the",
-            "takes precedence over",
+            "takes precedence over all",
+            "takes precedence over any",
+            "takes precedence over every",
+            "takes precedence over other",
+            "takes precedence over the other",
             "has priority over",
             "when the tool",
             "whenever another tool",
@@ -276,7 +389,8 @@ const SIGNS: &[(&str, &[&str])] = &[
             "modify the behavior of",
             "modifies the behavior of",
             "changes the behavior of",
-            "change the recipient",
+            "change the recipient to",
+            "change the recipient address",
             "best tool",
             "always prefer this tool",
             "always choose this",
@@ -287,6 +401,25 @@ const SIGNS: &[(&str, &[&str])] = &[
         ],
     ),
 ];
+
+/// Who speaks, as transcripts write it; a sign only where a line or a sentence begins, or every coordinate system is one.
+const ROLES: [&str; 2] = ["system:", "assistant:"];
+
+/// What each sign says about a tool, for a reader who has to judge it.
+const IN_WORDS: [(&str, &str); 9] = [
+    ("hidden characters", "its texts hold characters that cannot be seen"),
+    ("instruction markup", "its description imitates instructions of the system"),
+    ("orders to the model", "its description gives the model orders"),
+    ("secrecy", "its description tells the model to keep something from the user"),
+    ("paths to secrets", "its description names files that hold secrets"),
+    ("sends data elsewhere", "its description speaks of sending data elsewhere"),
+    ("speaks of other tools", "its description says how to treat other tools"),
+    ("encoded text", "its description holds encoded text"),
+    ("look-alike letters in the name", "letters of its name look like others"),
+];
+
+/// How far back a negation is looked for: "never assume a path without user confirmation" asks for a confirmation.
+const NEGATION_REACH: usize = 80;
 
 /// The same by their first two bytes, so that one pass over a text finds any of them and compares few.
 static BY_START: LazyLock<Vec<Vec<(&'static str, &'static str)>>> = LazyLock::new(|| {
@@ -311,7 +444,12 @@ pub fn looks_poisoned(text: &str) -> Option<&'static str> {
     if super::hides_something(text) {
         return Some("hidden characters");
     }
-    let folded = fold(text);
+    if begins_as_a_role(text) {
+        return Some("instruction markup");
+    }
+    let mut folded = fold(text);
+    // What a text ends with is followed by what ends a sentence.
+    folded.push('.');
     let bytes = folded.as_bytes();
     let mut before = b' ';
     let mut run = 0;
@@ -319,9 +457,9 @@ pub fn looks_poisoned(text: &str) -> Option<&'static str> {
         // A phrase starts where a word starts, or with something that is no letter.
         let starts = !byte.is_ascii_alphanumeric() || !before.is_ascii_alphanumeric();
         if starts && let Some(place) = bytes[at..].first_chunk().and_then(|pair| place(*pair)) {
-            let found = BY_START[place]
-                .iter()
-                .find(|(phrase, _)| bytes[at..].starts_with(phrase.as_bytes()));
+            let found = BY_START[place].iter().find(|(phrase, _)| {
+                bytes[at..].starts_with(phrase.as_bytes()) && !is_harmless(&folded, at, phrase)
+            });
             if let Some((_, sign)) = found {
                 return Some(sign);
             }
@@ -333,6 +471,44 @@ pub fn looks_poisoned(text: &str) -> Option<&'static str> {
         before = byte;
     }
     None
+}
+
+/// A sign as a sentence about the tool.
+pub fn flag_in_words(sign: &str) -> &str {
+    IN_WORDS.iter().find(|(known, _)| *known == sign).map_or(sign, |(_, words)| words)
+}
+
+/// Whether a line, or a sentence on it, starts like one of a transcript.
+fn begins_as_a_role(text: &str) -> bool {
+    let starts = |part: &str| {
+        let start: String =
+            part.trim_start().chars().take(12).flat_map(char::to_lowercase).collect();
+        let start = start.trim_start_matches(['*', '#', '>', '[', ' ']);
+        ROLES.iter().any(|role| {
+            let after = start.strip_prefix(role);
+            after.is_some_and(|after| after.is_empty() || after.starts_with([' ', '*']))
+        })
+    };
+    let looked_at = super::start(text, MAX_LOOKED_AT);
+    looked_at.lines().any(|line| starts(line) || line.split(['.', '!', '?']).skip(1).any(starts))
+}
+
+/// Whether what stands before a phrase turns it into its opposite.
+fn is_harmless(folded: &str, at: usize, phrase: &str) -> bool {
+    let before = &folded[..at];
+    // Part of an example of a path that is refused.
+    if phrase.starts_with('/') {
+        return before.ends_with("..");
+    }
+    if !phrase.starts_with("without") {
+        return false;
+    }
+    let mut from = at.saturating_sub(NEGATION_REACH);
+    while !before.is_char_boundary(from) {
+        from += 1;
+    }
+    let sentence = before[from..].rsplit(['.', '!', '?']).next().unwrap_or_default();
+    ["never ", "not ", "n't "].iter().any(|word| sentence.contains(word))
 }
 
 /// Letters of two look-alike scripts in one name: `reаd_file` with a Cyrillic а is not `read_file`.

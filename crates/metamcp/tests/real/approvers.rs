@@ -39,7 +39,7 @@ fn over_http_only_those_approve_whom_the_owner_named_as_people() {
         let place = Place::new();
         for flags in [&[][..], &["--approvers", "sub:generated,client:generated"]] {
             let (answer, asked) = asks_for_a_server(&world, &place, client, flags);
-            let told = &answer["structuredContent"];
+            let told = &answer["_meta"]["metamcp/provision"];
             assert_eq!((&told["status"], asked), (&json!("needs_approval"), 0), "{answer:#}");
             let (id, text) = (told["id"].as_str().unwrap(), answer["content"].to_string());
             assert!(text.contains(&format!("metamcp approve {id}")), "{text}");
@@ -49,7 +49,7 @@ fn over_http_only_those_approve_whom_the_owner_named_as_people() {
         }
         let named = ["--approvers", "token:generated"];
         let (answer, asked) = asks_for_a_server(&world, &place, client, &named);
-        let status = &answer["structuredContent"]["status"];
+        let status = &answer["_meta"]["metamcp/provision"]["status"];
         assert_eq!((status, asked), (&json!("installed"), 1), "{answer:#}");
         let installed = place.run(&["provisioned", "list", "--json"]);
         assert!(installed.contains("server-memory"), "{installed}");

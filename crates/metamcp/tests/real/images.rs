@@ -57,7 +57,7 @@ fn an_image_is_planned_pulled_by_its_digest_called_and_taken_away() {
     let mut client = Client::start_answering(command, answerer).unwrap();
     client.initialize(&able(), HUNG).unwrap();
     let installed = provision(&client, NEED);
-    assert_eq!(installed["structuredContent"]["status"], "installed", "{installed:#}");
+    assert_eq!(installed["_meta"]["metamcp/provision"]["status"], "installed", "{installed:#}");
     let question = questions.lock().unwrap().join("\n");
     insta::assert_snapshot!(question.replace(place.registries.as_str(), "REGISTRY"));
 
@@ -94,7 +94,7 @@ fn a_gateway_that_is_killed_leaves_no_container() {
     let (place, engine) = place(&json!({}));
     let mut client = place.client(yes().0, &able());
     let installed = provision(&client, NEED);
-    assert_eq!(installed["structuredContent"]["status"], "installed", "{installed:#}");
+    assert_eq!(installed["_meta"]["metamcp/provision"]["status"], "installed", "{installed:#}");
     client.mcp_call_now("wheel", "turn", &json!({}), HUNG).unwrap();
     assert_eq!(engine.containers().len(), 1);
     client.signal(Signal::SIGKILL).unwrap();

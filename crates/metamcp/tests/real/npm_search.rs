@@ -51,7 +51,7 @@ fn what_only_npm_finds_is_offered_as_unvetted() {
     ask("count the okapis in the zoo");
     drop(client);
     let installed = provision(&place.client(yes().0, &able()), "count the okapis in the zoo");
-    assert_eq!(installed["structuredContent"]["status"], "installed", "{installed:#}");
+    assert_eq!(installed["_meta"]["metamcp/provision"]["status"], "installed", "{installed:#}");
     assert_eq!(searches(), before);
     let shown = place.run(&["provisioned", "list", "--json"]);
     assert!(shown.contains("@acme/okapi-mcp"), "{shown}");

@@ -159,7 +159,7 @@ fn a_server_from_npm_is_installed_after_approval_and_called_at_once() {
     let (answerer, asked) = yes();
     let client = place.client(answerer, &able());
     let installed = provision(&client, "remember facts in a knowledge graph");
-    assert_eq!(installed["structuredContent"]["status"], "installed", "{installed:#}");
+    assert_eq!(installed["_meta"]["metamcp/provision"]["status"], "installed", "{installed:#}");
     assert_eq!(asked.load(Ordering::Relaxed), 1);
     let graph = client.mcp_call_now("memory", "read_graph", &json!({}), HUNG).unwrap();
     assert!(graph.text().unwrap().contains("entities"), "{}", graph.value);
@@ -172,7 +172,7 @@ fn a_server_from_npm_is_installed_after_approval_and_called_at_once() {
     let graph = client.mcp_call_now("memory", "read_graph", &json!({}), HUNG).unwrap();
     assert!(graph.text().unwrap().contains("entities"), "{}", graph.value);
     let local = provision(&client, "read the entire knowledge graph");
-    assert_eq!(local["structuredContent"]["status"], "local", "{local:#}");
+    assert_eq!(local["_meta"]["metamcp/provision"]["status"], "local", "{local:#}");
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_server_from_pypi_is_installed_after_approval_and_called_at_once() {
     let place = Place::new();
     let client = place.client(yes().0, &able());
     let installed = provision(&client, "current time in a time zone");
-    assert_eq!(installed["structuredContent"]["status"], "installed", "{installed:#}");
+    assert_eq!(installed["_meta"]["metamcp/provision"]["status"], "installed", "{installed:#}");
     let time = client.mcp_call_now("time", "get_current_time", &json!({ "timezone": "UTC" }), HUNG);
     assert!(time.unwrap().text().unwrap().contains("datetime"));
 }
@@ -452,7 +452,10 @@ fn a_hundred_requests_without_approval_start_nothing() {
         (0..100).map(|_| client.call_tool("mcp_provision", &arguments).unwrap()).collect();
     for id in ids {
         let answer = client.wait(id, HUNG).unwrap().value;
-        assert_eq!(answer["result"]["structuredContent"]["status"], "needs_approval", "{answer:#}");
+        assert_eq!(
+            answer["result"]["_meta"]["metamcp/provision"]["status"], "needs_approval",
+            "{answer:#}"
+        );
     }
     assert!(!sources.something_ran(), "something ran");
     assert!(!place.installed().exists());
@@ -468,11 +471,11 @@ fn a_terminal_approval_is_valid_once_and_changed_tools_are_blocked() {
     let need = "turn the spinning wheel of fortune";
     let client = place.client(yes().0, &json!({}));
     let waiting = provision(&client, need);
-    let id = waiting["structuredContent"]["id"].as_str().unwrap().to_owned();
+    let id = waiting["_meta"]["metamcp/provision"]["id"].as_str().unwrap().to_owned();
     // Approval needs a terminal.
     let piped = place.run(&["approve", &id]);
     assert!(piped.contains("approval needs a person at a terminal"), "{piped}");
-    assert_eq!(provision(&client, need)["structuredContent"]["status"], "needs_approval");
+    assert_eq!(provision(&client, need)["_meta"]["metamcp/provision"]["status"], "needs_approval");
     let typed = place.typed(&["approve", &id], "yes\n");
     assert!(typed.contains("wheel is installed"), "{typed}");
     // The person sees what was pinned.
@@ -483,7 +486,7 @@ fn a_terminal_approval_is_valid_once_and_changed_tools_are_blocked() {
     // The running gateway has it without a request, and says so on request. A race: it may notice the new server by
     // itself, or because of the request.
     let there = provision(&client, need);
-    let status = &there["structuredContent"]["status"];
+    let status = &there["_meta"]["metamcp/provision"]["status"];
     assert!(status == "installed" || status == "local", "{there:#}");
     let turned = client.mcp_call_now("wheel", "turn", &json!({}), HUNG).unwrap();
     assert_eq!(turned.text(), Some("turned"));
@@ -526,7 +529,7 @@ fn a_terminal_approval_is_valid_once_and_changed_tools_are_blocked() {
     assert_eq!(place.run(&["provisioned", "list"]), "No server was installed by metamcp.\n");
     // The approval was used up.
     let client = place.client(yes().0, &json!({}));
-    assert_eq!(provision(&client, need)["structuredContent"]["status"], "needs_approval");
+    assert_eq!(provision(&client, need)["_meta"]["metamcp/provision"]["status"], "needs_approval");
 }
 
 /// Calls the tool again and again, until the response is as expected.
@@ -710,7 +713,7 @@ fn a_stateless_client_is_asked_for_approval_too() {
     params["requestState"] = asking["requestState"].clone();
     let id = client.stateless("tools/call", &params, &able(), &json!({})).unwrap();
     let installed = client.wait(id, HUNG).unwrap().value["result"].clone();
-    assert_eq!(installed["structuredContent"]["status"], "installed", "{installed:#}");
+    assert_eq!(installed["_meta"]["metamcp/provision"]["status"], "installed", "{installed:#}");
 }
 
 #[test]
@@ -724,7 +727,10 @@ fn registries_are_synced_once_a_day_and_a_dead_one_is_named() {
         let arguments = json!({ "intent": "turn the spinning wheel of fortune" });
         let params = json!({ "name": "mcp_provision", "arguments": arguments });
         let answer = client.ask("tools/call", &params, HUNG).unwrap().value["result"].clone();
-        assert_eq!(answer["structuredContent"]["candidates"][0]["package"], "@honest/wheel");
+        assert_eq!(
+            answer["_meta"]["metamcp/provision"]["candidates"][0]["package"],
+            "@honest/wheel"
+        );
         let said = answer["content"][0]["text"].as_str().unwrap();
         assert!(said.contains("http://127.0.0.1:9 does not respond"), "{said}");
     }

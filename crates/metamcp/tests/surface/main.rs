@@ -10,6 +10,7 @@ mod cold;
 mod full;
 mod gateway;
 mod large;
+mod names;
 mod paging;
 mod progress;
 mod records;

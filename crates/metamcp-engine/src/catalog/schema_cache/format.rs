@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use metamcp_tools::about;
 use metamcp_tools::tool::{Fingerprint, Listing, Next, ServerTools, Skipped};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -34,6 +35,12 @@ pub struct Header {
     made_by: String,
     /// The server's own title.
     pub title: Option<String>,
+    /// What it says it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<String>,
+    /// What it is for, as far as its texts and tools tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
     pub version: Option<String>,
     /// The protocol era of the connection.
     pub era: Option<String>,
@@ -113,6 +120,8 @@ pub(super) fn encode(
         server: server.name.to_owned(),
         made_by: server.made_by.unwrap_or_default().to_owned(),
         title: tools.server_title.clone(),
+        about: tools.server_about.clone(),
+        summary: about::of(server.name, tools),
         version: tools.server_version.clone(),
         era: era.map(ToOwned::to_owned),
         tools: tools.all().count(),
@@ -179,6 +188,7 @@ pub(super) fn parse(bytes: &[u8], server: Server<'_>) -> Result<Cached, Damage> 
     }
     let mut tools = listing.finish(header.title.as_deref(), header.version.as_deref());
     tools.skipped.clone_from(&header.skipped);
+    tools.server_about.clone_from(&header.about);
     if Some(tools.fingerprint) != header.fingerprint() {
         return Err(Damage::new("the tools do not match their fingerprint"));
     }

@@ -98,6 +98,7 @@ impl Card {
             title: None,
             version: String::new(),
             capabilities: serde_json::from_str(&self.capabilities).unwrap_or_default(),
+            description: None,
             instructions: None,
         }
     }

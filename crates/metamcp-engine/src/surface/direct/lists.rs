@@ -32,7 +32,7 @@ impl View {
     /// The `instructions` of the gateway: in direct mode those of the one server.
     pub async fn server_instructions(&self) -> String {
         if !self.is_direct() {
-            return self.instructions().await;
+            return self.instructions();
         }
         if let Some(only) = self.only() {
             let instructions = match self.surface.router.peer(only.id) {

@@ -182,7 +182,10 @@ fn plain(tool: &Value) -> String {
 fn flag(tool: &Value) -> String {
     match said(tool, "flagged") {
         reason if reason.is_empty() => String::new(),
-        reason => format!(" {}", styled(RED, &format!("[flagged: {reason}]"))),
+        reason => {
+            let words = text::flag_in_words(&reason);
+            format!(" {}", styled(RED, &format!("[flagged: {words}]")))
+        }
     }
 }
 

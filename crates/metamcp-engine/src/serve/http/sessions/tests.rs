@@ -50,6 +50,7 @@ fn peer(capabilities: serde_json::Value) -> Peer {
         title: None,
         version: "1".into(),
         capabilities,
+        description: None,
         instructions: None,
     }
 }
