@@ -141,7 +141,23 @@ pub(super) fn shown(text: &str, tool: &str) -> Shown {
         }
         best = Shown::ByName;
     }
+    if best == Shown::No && text.lines().any(|line| names_of_a_server(line, tool)) {
+        best = Shown::ByName;
+    }
     best
+}
+
+/// Whether a line lists the tool among others of its server, as in `git: git_log, git_show`.
+fn names_of_a_server(line: &str, tool: &str) -> bool {
+    let Some((server, tool)) = tool.split_once(':') else { return false };
+    let listed = line.split_once(&format!("{server}: ")).filter(|(before, _)| {
+        let before = before.chars().next_back();
+        before.is_none_or(char::is_whitespace)
+    });
+    // Behind a dash or a colon are words about the server.
+    listed.is_some_and(|(_, names)| {
+        !names.contains(" - ") && names.split([',', ';', ' ']).any(|name| name == tool)
+    })
 }
 
 /// What a signature says the tool returns, if it does.
@@ -186,6 +202,8 @@ mod tests {
         assert_eq!(shown(text, "git:git_diff"), Shown::No);
         assert_eq!(shown(text, "git:git_lo"), Shown::No);
         assert_eq!(shown(text, "x:cut"), Shown::ByName);
+        assert_eq!(shown("also git: git_log, git_show", "git:git_show"), Shown::ByName);
+        assert_eq!(shown("fetch: idle, 1 tool - fetch pages", "fetch:fetch"), Shown::No);
         assert_eq!(returns(text, "git:git_log"), Some(" {commits: string[]}"));
         assert_eq!(returns("a:b(c) - does: this", "a:b"), None);
     }

@@ -196,7 +196,9 @@ fn conversation_table(page: &mut String, this: &Value, other: Option<&Value>) {
         "from an empty home: searches start the servers.\n",
         "It asks again while servers start, asks for details of a tool that is only named, uses other words where a tool is not shown, ",
         "and follows a handle where a result is cut; its rules are the same for every binary.\n",
-        "Counted are the list and instructions once, and request and answer of every turn.\n\n",
+        "Counted are the list and instructions once, and request and answer of every turn.\n",
+        "How often it has to ask again depends on how fast the servers start, so a conversation varies by a turn between two runs; ",
+        "with `--rounds` the cheapest of several counts.\n\n",
     ));
     let Some(other) = other else {
         page.push_str("| conversation | kind | turns | text | of it searching | structured | done |\n|---|---|---|---|---|---|---|\n");

@@ -37,9 +37,14 @@ fn ask_for(model: &mut Model<'_>, queries: &[&str], words: &[&str]) -> Result<()
             break;
         }
     }
-    // Each answer that offers a tool which has nothing to do with it is contradicted once.
+    // An answer that offers a tool which has nothing to do with it is contradicted once, as it says.
+    let mut arguments = json!({});
     for intent in queries {
-        let answer = model.ask("mcp_provision", json!({ "intent": intent }))?.to_lowercase();
+        arguments["intent"] = json!(intent);
+        let answer = model.ask("mcp_provision", arguments.clone())?.to_lowercase();
+        if answer.contains("\"force\"") {
+            arguments["force"] = json!(true);
+        }
         let says_so = ["nothing was found", "no server", "no tool here", "could be installed"]
             .iter()
             .any(|words| answer.contains(words));
