@@ -128,7 +128,7 @@ fn less_than_nothing_is_refused() {
 #[test]
 fn limits_are_clamped_and_never_an_error() {
     let limit = |raw: &str| SearchRequest::decode(Some(raw.as_bytes())).unwrap().limit;
-    assert_eq!(limit(r#"{"query":"x"}"#), 20);
+    assert_eq!(limit(r#"{"query":"x"}"#), 0, "how many are shown is left to the search");
     assert_eq!(limit(r#"{"query":"x","limit":1e9}"#), 100);
     assert_eq!(limit(r#"{"query":"x","limit":-5}"#), 1);
     let examples = |raw: &str| ExamplesRequest::decode(Some(raw.as_bytes())).unwrap().max;
