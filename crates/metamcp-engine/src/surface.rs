@@ -224,19 +224,20 @@ const COMPACT: [&str; 4] = ["mcp_discover", "mcp_call", "mcp_execute", "mcp_prov
 impl View {
     /// The `tools/list` result.
     pub async fn tools(&self) -> String {
-        let (digest, code) = (self.digest().await, self.surface.code.is_on());
+        let (digest, caps) = (self.digest().await, self.surface.code.caps());
+        let caps = caps.as_deref();
         let provisions = self.provisions();
         let mut tools = Vec::new();
         if self.tool_surface != ToolSurface::Full {
-            tools = metamcp_surface::discover::compact_list(digest, code, provisions);
+            tools = metamcp_surface::discover::compact_list(digest, caps, provisions);
         }
         if matches!(self.tool_surface, ToolSurface::Full | ToolSurface::Both) {
-            tools.extend(full_surface::tools(digest, code));
+            tools.extend(full_surface::tools(digest, caps));
         }
         if self.tool_surface == ToolSurface::Full && provisions {
             tools.push(metamcp_surface::discover::provision_tool());
         }
-        self.surface.code.stated(serde_json::json!({ "tools": tools }).to_string())
+        serde_json::json!({ "tools": tools }).to_string()
     }
 
     /// Whether it can install servers. A view restricted to a scope shows nothing outside it.

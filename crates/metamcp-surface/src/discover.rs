@@ -16,7 +16,8 @@ use metamcp_types::next::Audience;
 pub use digest::{DigestLine, digest, digest_room};
 pub(crate) use render::claims;
 pub use render::{to_json, to_text};
-pub use surface::{CAPS, compact_list, compact_tools, instructions, provision_tool};
+pub(crate) use surface::script_description;
+pub use surface::{compact_list, compact_tools, instructions, provision_tool};
 
 #[cfg(test)]
 mod tests;

@@ -9,8 +9,8 @@ use metamcp_sandbox::host::{
     self, CallStatus, Launch, Limits, Profile, ScriptJob, ScriptOutcome, Server, Status, Workers,
 };
 use metamcp_script::{Ending, Position, SyntaxError};
+use metamcp_surface::excerpt;
 use metamcp_surface::execution::{self, CallEnd, CallTally, Gap};
-use metamcp_surface::{discover, excerpt};
 use metamcp_tools::declarations::identifier;
 use metamcp_types::next::{Advice, Audience, Next};
 use metamcp_types::text;
@@ -64,14 +64,10 @@ impl CodeMode {
         self.workers.is_some()
     }
 
-    /// A list of tools with the limits of scripts as they are configured.
-    pub(super) fn stated(&self, tools: String) -> String {
+    /// The limits of a script in words, where there is code mode.
+    pub(super) fn caps(&self) -> Option<String> {
         let Limits { calls, wall, .. } = self.limits(None, None);
-        let caps = format!("{calls} calls (LimitError), {} s", wall.as_secs_f64());
-        match caps == discover::CAPS {
-            true => tools,
-            false => tools.replace(discover::CAPS, &caps),
-        }
+        self.is_on().then(|| format!("{calls} calls (LimitError), {} s", wall.as_secs_f64()))
     }
 
     /// What a request asks for beyond what is configured, in words.

@@ -4,15 +4,15 @@
 use serde_json::{Value, json};
 
 /// The `tools/list` result with the digest of the servers in it.
-pub fn compact_tools(digest: &str, code: bool, provisions: bool) -> String {
-    json!({ "tools": compact_list(digest, code, provisions) }).to_string()
+pub fn compact_tools(digest: &str, caps: Option<&str>, provisions: bool) -> String {
+    json!({ "tools": compact_list(digest, caps, provisions) }).to_string()
 }
 
-/// The tools themselves.
-pub fn compact_list(digest: &str, code: bool, provisions: bool) -> Vec<Value> {
+/// The tools themselves; `caps` are the limits of scripts, where there is code mode.
+pub fn compact_list(digest: &str, caps: Option<&str>, provisions: bool) -> Vec<Value> {
     let mut tools = vec![discover_tool(digest), call_tool()];
-    if code {
-        tools.push(execute_tool());
+    if let Some(caps) = caps {
+        tools.push(execute_tool(caps));
     }
     if provisions {
         tools.push(provision_tool());
@@ -69,22 +69,23 @@ fn call_tool() -> Value {
     })
 }
 
-/// The limits of a script by default, as its description says them.
-pub const CAPS: &str = "2000 calls (LimitError), 120 s";
-
-fn execute_tool() -> Value {
-    let description = format!(
+/// What a script can do, and its limits.
+pub(crate) fn script_description(caps: &str) -> String {
+    format!(
         "Run TypeScript over many tools; only what it returns or logs comes back. \
-        `await servers[\"name\"].call(\"tool\", {{args}})` or `await name.toolName({{args}})` gives the tool's data or throws ToolError (e.code, e.retryable). \
+        `await name.toolName({{args}})` or `await servers[\"name\"].call(\"tool\", {{args}})` gives the tool's data or throws ToolError (e.code, e.retryable). \
         parallel(items, fn, 8) fails at the first throw, parallel.settled does not. \
-        results.put(value) gives a handle, results.get(handle) reads it later. \
+        results.put(value) gives a handle for results.get. \
         tools.search(query), tools.types(\"server:tool\"), sleep(ms), console.log. \
-        At most {CAPS}. No network, files or imports."
-    );
+        At most {caps}. No network, files or imports."
+    )
+}
+
+fn execute_tool(caps: &str) -> Value {
     json!({
         "name": "mcp_execute",
         "title": "Run code over tools",
-        "description": description,
+        "description": script_description(caps),
         "inputSchema": {
             "type": "object",
             "properties": {

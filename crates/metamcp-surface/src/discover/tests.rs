@@ -318,8 +318,12 @@ fn twenty() -> Vec<DigestLine<'static>> {
 
 #[test]
 fn the_surface_is_these_bytes() {
-    insta::assert_snapshot!(compact_tools(&digest(&twenty(), digest_room(20)), true, true));
-    let parsed: Value = serde_json::from_str(&compact_tools("", false, false)).unwrap();
+    insta::assert_snapshot!(compact_tools(
+        &digest(&twenty(), digest_room(20)),
+        Some("2000 calls (LimitError), 120 s"),
+        true
+    ));
+    let parsed: Value = serde_json::from_str(&compact_tools("", None, false)).unwrap();
     assert_eq!(parsed["tools"][0]["name"], "mcp_discover");
     assert_eq!(parsed["tools"][0]["annotations"]["readOnlyHint"], true);
     assert_eq!(parsed["tools"][1]["annotations"]["readOnlyHint"], false);

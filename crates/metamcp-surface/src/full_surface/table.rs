@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::chain::MAX_STEPS;
 use super::request::MAX_EXAMPLES;
-use crate::discover::MAX_LIMIT;
+use crate::discover::{MAX_LIMIT, script_description};
 
 /// Their names, in the order of the list.
 pub const NAMES: [&str; 8] = [
@@ -23,12 +23,12 @@ const READS: &[&str] =
     &["search_tools", "list_tools", "list_namespaces", "describe_tool", "list_tool_examples"];
 
 /// The tools, with the digest of the servers where one looks for a tool first.
-pub fn tools(digest: &str, code: bool) -> Vec<Value> {
+pub fn tools(digest: &str, caps: Option<&str>) -> Vec<Value> {
     NAMES
         .iter()
-        .filter(|name| code || **name != "execute_code")
+        .filter(|name| caps.is_some() || **name != "execute_code")
         .map(|name| {
-            let (title, description) = words(name, digest);
+            let (title, description) = words(name, digest, caps.unwrap_or_default());
             let reads = READS.contains(name);
             let annotations = if reads {
                 json!({ "readOnlyHint": true, "idempotentHint": true, "openWorldHint": false })
@@ -55,7 +55,7 @@ pub fn instructions(code: bool) -> String {
     )
 }
 
-fn words(name: &str, digest: &str) -> (&'static str, String) {
+fn words(name: &str, digest: &str, caps: &str) -> (&'static str, String) {
     let (title, said) = match name {
         "search_tools" => {
             let said = if digest.is_empty() {
@@ -78,11 +78,7 @@ fn words(name: &str, digest: &str) -> (&'static str, String) {
             "Run tools one after the other; stops at the first that fails and gives the results so far. \
              `use_previous` puts the result before into args.previous; anywhere in args {\"$from\": step id or index, \"path\": \"/json/pointer\"} stands for a part of an earlier result.",
         ),
-        _ => (
-            "Run code over tools",
-            "Run TypeScript over many tools at once; only what it returns or logs comes back. \
-             `await servers[\"name\"].call(\"tool\", {args})` gives the tool's data; parallel(items, fn, 8), tools.search(query), console.log. No network, files or imports.",
-        ),
+        _ => return ("Run code over tools", script_description(caps)),
     };
     (title, said.to_owned())
 }
@@ -94,7 +90,10 @@ fn input_schema(name: &str) -> Value {
     let id = || json!({ "type": "string", "description": "namespace:name" });
     let (properties, required): (Value, &[&str]) = match name {
         "search_tools" => {
-            (json!({ "query": text(), "limit": limit(), "cursor": text() }), &["query"])
+            let mut limit = limit();
+            // Without it, how sure the ranking is decides.
+            limit.as_object_mut().map(|limit| limit.remove("default"));
+            (json!({ "query": text(), "limit": limit, "cursor": text() }), &["query"])
         }
         "list_tools" => (
             json!({

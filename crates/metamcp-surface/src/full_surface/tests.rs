@@ -42,7 +42,7 @@ fn some_error(code: &str, step: Option<usize>) -> Value {
 
 #[test]
 fn every_tool_is_listed_with_both_schemas_and_the_schemas_are_schemas() {
-    let tools = tools("a - files\nb - mail", true);
+    let tools = tools("a - files\nb - mail", Some("2000 calls, 120 s"));
     assert_eq!(tools.len(), NAMES.len());
     for tool in &tools {
         for schema in ["inputSchema", "outputSchema"] {
@@ -52,7 +52,7 @@ fn every_tool_is_listed_with_both_schemas_and_the_schemas_are_schemas() {
         assert!(tool["title"].is_string() && tool["annotations"]["readOnlyHint"].is_boolean());
     }
     assert!(tools[0]["description"].as_str().unwrap().contains("a - files"));
-    assert_eq!(super::tools("", false).len(), NAMES.len() - 1);
+    assert_eq!(super::tools("", None).len(), NAMES.len() - 1);
 }
 
 #[test]
