@@ -81,7 +81,7 @@ fn execute_tool() -> Value {
         `await servers[\"name\"].call(\"tool\", {{args}})` or `await name.toolName({{args}})` gives the tool's data or throws ToolError (e.code, e.retryable). \
         parallel(items, fn, 8) fails at the first throw, parallel.settled does not. \
         results.put(value) gives a handle, results.get(handle) reads it later. \
-        tools.search(query), tools.types(\"server:tool\"), sleep(ms), console.log. \
+        tools.search(query), tools.types(\"server:tool\"), sleep(ms). \
         At most {CAPS}. No network, files or imports."
     );
     json!({
