@@ -19,7 +19,7 @@ pub const HEAP: usize = 64 * 1024 * 1024;
 /// The engine's stack; deeper recursion than this is a mistake in the script.
 pub const STACK: usize = 512 * 1024;
 /// Tool calls of one run. Time and memory end a script earlier where calls are slow or large; a call costs the gateway
-/// some 150 bytes until the run ends. A script that needs more is a loop without an end, or a batch to be split.
+/// some 250 bytes until the run ends. A script that needs more is a loop without an end, or a batch to be split.
 pub const CALLS: u32 = 2_000;
 /// Groups of partial results that one run may have open: `parallel` inside `parallel`.
 pub const PARTIAL_GROUPS: usize = 64;

@@ -7,6 +7,11 @@ use metamcp_hardened::realm::{Natives, Realm, ScriptEnd, ScriptInput};
 use nix::time::{ClockId, clock_gettime};
 use sha2::{Digest, Sha256};
 
+/// The operation that has no response.
+const PARTIAL: u8 = 7;
+/// How many operations there are.
+const OPS: u8 = 9;
+
 /// What a run may use, in a test.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
@@ -51,8 +56,10 @@ impl Natives for World {
     fn request(&mut self, op: u8, payload: String) -> Option<u32> {
         let number = u32::try_from(self.questions.len()).unwrap();
         self.questions.push((op, payload));
-        self.waiting.push_back(number);
-        (op < 7).then_some(number)
+        if op != PARTIAL {
+            self.waiting.push_back(number);
+        }
+        (op < OPS).then_some(number)
     }
     fn log(&mut self, level: u8, text: String) {
         self.logs.push((level, text));
@@ -95,7 +102,7 @@ fn looped(code: &str, bounds: Bounds) -> Run {
     let mut realm = Realm::build(World::default()).unwrap();
     realm.natives().deadline = processor_milliseconds() + bounds.cpu_milliseconds;
     let setup = format!(
-        r#"{{"servers":[{{"name":"git hub","identifiers":["gitHub","git_hub"]}},{{"name":"github","identifiers":["github"]}}],"sleep":30000,"result":{},"limits":{{"payload":4194304,"line":8192,"timers":1000}}}}"#,
+        r#"{{"servers":[{{"name":"git hub","identifiers":["gitHub","git_hub"]}},{{"name":"github","identifiers":["github"]}}],"sleep":30000,"result":{},"limits":{{"payload":4194304,"line":8192,"timers":1000,"calls":2000,"questions":2000,"partial":8388608,"partial_item":1048576}}}}"#,
         bounds.result
     );
     let source = format!("(async () => {{\n{code}\n}})");
