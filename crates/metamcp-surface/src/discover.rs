@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use metamcp_search::search::{FITS, Hit};
 use metamcp_types::next::Audience;
+use metamcp_types::strategy::Strategy;
 
 pub use digest::{DIGEST_BUDGET, DigestLine, digest};
 pub(crate) use render::claims;
@@ -259,5 +260,7 @@ pub struct DiscoverResponse<'a> {
     pub failed: &'a [FailedServer<'a>],
     /// What the reader should know of the ranking.
     pub note: Option<&'a str>,
+    /// What ranked the hits.
+    pub strategy: Option<Strategy>,
     pub audience: Audience,
 }
