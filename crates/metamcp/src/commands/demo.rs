@@ -133,7 +133,7 @@ fn script() -> Vec<Request> {
         Request {
             title: "A deliberate mistake: the error suggests the right name",
             tool: "mcp_call",
-            arguments: json!({ "tool": "files:readFile", "args": { "path": "plan.md" } }),
+            arguments: json!({ "tool": "files:read_fiel", "args": { "path": "plan.md" } }),
             mentions: &["read_file"],
             mistaken: true,
         },

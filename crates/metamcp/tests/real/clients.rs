@@ -62,7 +62,7 @@ fn find_and_call(client: Client) {
         sorted(report.tools("list")),
         ["mcp_call", "mcp_discover", "mcp_execute", "mcp_provision"]
     );
-    assert!(report.instructions().contains("everything"), "{}", report.instructions());
+    assert!(report.instructions().contains("mcp_discover"), "{}", report.instructions());
     assert!(report.step("find").text().contains("everything:echo"));
     assert!(report.step("pages").text().contains("playwright:browser_click"));
     assert!(report.step("schema").text().contains("\"url\""), "{}", report.step("schema").text());
