@@ -128,7 +128,7 @@ impl View {
             ),
             Status::MemoryLimit => (
                 Code::LimitExceeded,
-                format!("the script used up its memory{limit}"),
+                format!("the script used up its memory{limit}{}", kept_words(&error)),
                 "Keep only what you need of each result.".into(),
             ),
             Status::CallLimit => (
@@ -227,6 +227,15 @@ impl View {
             Some(instead) => format!("{instead} {again}").into(),
             None => again.into(),
         }
+    }
+}
+
+/// What an error says about items of `parallel` that were kept before it was thrown on.
+fn kept_words(error: &ScriptError) -> String {
+    let kept = error.message.split_once("; ").map(|(_, kept)| kept);
+    match kept.filter(|kept| kept.contains("items of parallel had finished")) {
+        Some(kept) => format!("; {}", text::clean(kept, MAX_MESSAGE)),
+        None => String::new(),
     }
 }
 
@@ -441,6 +450,16 @@ mod tests {
         // A method that strings have is not what failed.
         let code = "const t = await sqlite.read_query({}); t.match(f(^1))";
         assert_eq!(said(code, "not a function", &text_result(false)), None);
+    }
+
+    #[test]
+    fn what_was_kept_before_memory_ran_out_is_named() {
+        let of = |message: &str| {
+            kept_words(&ScriptError { message: message.into(), ..ScriptError::default() })
+        };
+        let kept = "2 of 3 items of parallel had finished: results.get(\"r1\") has them";
+        assert_eq!(of(&format!("out of memory; {kept}")), format!("; {kept}"));
+        assert_eq!(of("out of memory; something else"), "");
     }
 
     #[test]
