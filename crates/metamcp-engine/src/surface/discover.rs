@@ -35,6 +35,8 @@ use crate::router::{Caller, Entry};
 const MAX_DECLARATIONS: usize = 32 * 1024;
 /// Longest reason shown behind a server's name: what happened, and its stderr.
 const MAX_REASON: usize = 400;
+/// A pause shorter than this is over before anybody asks again; and a command at a shell starts afresh each time.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 /// The note for a running server that does not declare the capability.
 const NO_TOOLS: &str = "announces no tools";
 
@@ -544,7 +546,11 @@ impl View {
             view: self.surface.router.view(entry.id),
             config: entry_now.map_or_else(|| Arc::clone(&entry.config), |now| now.config),
             peer: self.surface.router.peer(entry.id),
-            retry_after: self.surface.router.next_try(entry.id),
+            retry_after: self
+                .surface
+                .router
+                .next_try(entry.id)
+                .filter(|after| *after >= SHORTEST_PAUSE && self.audience != Audience::Shell),
         }
     }
 }
