@@ -55,6 +55,7 @@ impl EvalRun {
 struct EvalOptions {
     folder: Option<PathBuf>,
     quick: bool,
+    cut: bool,
     scale: Option<usize>,
 }
 
@@ -70,6 +71,11 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
         format!("eval needs a folder of sets: name it, or set {VARIABLE} to its path")
     })?;
     let model = model(&metamcp)?;
+    if eval_options.cut {
+        let table = page::cut_table(&cut(workspace, &folder, model.as_deref())?);
+        let table = table.context("the trainer's table cannot be read")?;
+        return Ok(io::stdout().write_all(table.as_bytes())?);
+    }
     if model.is_none() {
         say("the transformer is not here and not measured; `metamcp model add` brings it");
     }
@@ -103,10 +109,13 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     let trainer = train::build(workspace)?;
     let mut left_out = vec![(None, run::quiet(Command::new(&trainer).arg(&folder))?)];
     if let Some(model) = &model {
-        let said = run::quiet(Command::new(&trainer).arg(&folder).arg("--model").arg(model))?;
-        left_out.push((Some(TRANSFORMER), said));
+        let mut command = Command::new(&trainer);
+        command.arg(&folder).arg("--model").arg(model).args(vectors(workspace)?);
+        left_out.push((Some(TRANSFORMER), run::quiet(&mut command)?));
     }
-    let page = page::whole(&sets, &scale, &cold, &left_out)?;
+    say("measuring what the shortlist loses and saves");
+    let cut = cut(workspace, &folder, model.as_deref())?;
+    let page = page::whole(&sets, &scale, &cold, &left_out, &cut)?;
     fs::write(workspace.root.join("docs/search.md"), page)?;
     say("wrote docs/search.md");
     Ok(())
@@ -120,6 +129,7 @@ impl EvalOptions {
         while let Some(option) = given.next() {
             match option.as_str() {
                 "--quick" => eval_options.quick = true,
+                "--cut" => eval_options.cut = true,
                 "--scale" => {
                     let count = given.next().context("--scale needs a number of tools")?;
                     eval_options.scale = Some(count.parse().with_context(|| {
@@ -208,6 +218,29 @@ fn cold_load(workspace: &Workspace, count: usize) -> Result<ColdStart> {
         times[STARTS / 2]
     });
     Ok(ColdStart { tools: count, kept, made })
+}
+
+/// What the shortlist loses and saves, by strategy, as the trainer says it.
+fn cut(
+    workspace: &Workspace,
+    folder: &Path,
+    model: Option<&Path>,
+) -> Result<Vec<(&'static str, String)>> {
+    let trainer = train::build(workspace)?;
+    let mut said = vec![("hybrid", run::quiet(Command::new(&trainer).arg(folder).arg("--cut"))?)];
+    if let Some(model) = model {
+        let mut command = Command::new(&trainer);
+        command.arg(folder).args(["--cut", "--model"]).arg(model).args(vectors(workspace)?);
+        said.push((TRANSFORMER, run::quiet(&mut command)?));
+    }
+    Ok(said)
+}
+
+/// Where the trainer keeps what the transformer made of tools: reading them takes most of its time.
+fn vectors(workspace: &Workspace) -> Result<[std::ffi::OsString; 2]> {
+    let folder = workspace.target.join("eval");
+    fs::create_dir_all(&folder)?;
+    Ok(["--vectors".into(), folder.join("vectors.bin").into()])
 }
 
 /// Runs `metamcp eval` for these strategies, or once for all; several runs are merged into one with all their rows.

@@ -92,7 +92,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "eval",
-        options: "[FOLDER] [--quick] [--scale TOOLS]",
+        options: "[FOLDER] [--quick | --cut] [--scale TOOLS]",
         about: "how well tools are found on the sets in FOLDER or METAMCP_DATA, at which cost; writes docs/search.md",
         run: eval::run,
     },

@@ -378,7 +378,7 @@ fn blank() -> Settings {
         surface: ToolSurface::Compact,
         redact: true,
         toolset: String::new(),
-        search: Strategy::Hybrid,
+        search: Strategy::Auto,
         bm25: Bm25Settings::USUAL,
         embedding: EmbeddingSettings::default(),
         learn: false,

@@ -37,7 +37,7 @@ pub use hybrid::{
 };
 pub use index_cache::IndexCacheKey;
 pub use metamcp_types::strategy::Strategy;
-pub use shortlist::{Shortlist, shortlist};
+pub use shortlist::{Shortlist, meets, nothing_fits, shortlist};
 pub use tokenize::tokens;
 pub use transformer::{
     NEAR_NAMES, Near, Nearness, Table, document, parts_of_nearness, parts_with_nearness,
@@ -141,7 +141,7 @@ fn ranker(strategy: Strategy) -> &'static dyn Ranker {
         Strategy::Lexical => &lexical::Lexical,
         Strategy::Bm25 => &bm25::Bm25,
         Strategy::Hybrid => &hybrid::Hybrid,
-        Strategy::Transformer | Strategy::HybridVoyage | Strategy::Embedding => {
+        Strategy::Auto | Strategy::Transformer | Strategy::HybridVoyage | Strategy::Embedding => {
             ranker(strategy.without_vectors())
         }
     }
@@ -194,6 +194,18 @@ impl fmt::Debug for Hit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {:.4}", self.id(), self.score)
     }
+}
+
+/// A candidate, and what its rank and its chance are judged by.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// The tool; without a score.
+    pub hit: Hit,
+    pub features: Features,
+    /// What the transformer thinks, if it was asked.
+    pub near: Option<Near>,
+    /// How near it is by the best vectors at hand, as it is.
+    pub cosine: f32,
 }
 
 /// One page of an answer.
@@ -443,10 +455,10 @@ impl Index {
 
     /// The candidates that `hybrid` re-ranks, best by the fused score first. For training and for
     /// explaining.
-    pub fn candidates(&self, query: &str, server: Option<&str>) -> Vec<(Hit, Features)> {
+    pub fn candidates(&self, query: &str, server: Option<&str>) -> Vec<Seen> {
         let to_rerank = hybrid::rerank_candidates(&self.asked(query, server));
-        let hit = |one: &hybrid::Candidate| (self.hit(&Ranked::new(one.tool, 0.0)), one.features);
-        to_rerank.candidates.iter().map(hit).collect()
+        let seen = |one: &hybrid::Candidate| self.seen(one, None);
+        to_rerank.candidates.iter().map(seen).collect()
     }
 
     /// The same for the transformer: its candidates, each with its own numbers too.
@@ -455,13 +467,16 @@ impl Index {
         query: &str,
         server: Option<&str>,
         nearness: &Nearness,
-    ) -> Vec<(Hit, Features, Near)> {
+    ) -> Vec<Seen> {
         let to_rerank = nearness.rerank_candidates(&self.asked(query, server));
         let near = nearness.numbers(&to_rerank);
-        let hit = |(one, near): (&hybrid::Candidate, Near)| {
-            (self.hit(&Ranked::new(one.tool, 0.0)), one.features, near)
-        };
-        to_rerank.candidates.iter().zip(near).map(hit).collect()
+        let candidates = to_rerank.candidates.iter().zip(near);
+        candidates.map(|(one, near)| self.seen(one, Some(near))).collect()
+    }
+
+    fn seen(&self, one: &hybrid::Candidate, near: Option<Near>) -> Seen {
+        let hit = self.hit(&Ranked::new(one.tool, 0.0));
+        Seen { hit, features: one.features, near, cosine: one.cosine }
     }
 
     /// Which words of a query a tool has, each with how rare it is.

@@ -12,6 +12,7 @@ use serde_json::Value;
 use metamcp_search::search::{FITS, Hit};
 use metamcp_types::nearest::mistaken_argument;
 use metamcp_types::next::Audience;
+use metamcp_types::strategy::Strategy;
 
 pub use digest::{DigestLine, digest, digest_room};
 pub(crate) use render::claims;
@@ -279,5 +280,7 @@ pub struct DiscoverResponse<'a> {
     pub failed: &'a [FailedServer<'a>],
     /// What the reader should know of the ranking.
     pub note: Option<&'a str>,
+    /// What ranked the hits.
+    pub strategy: Option<Strategy>,
     pub audience: Audience,
 }

@@ -22,7 +22,8 @@ pub(crate) type ConfidenceWeights = [f64; CONFIDENCE_FEATURES];
 /// One first hit: what speaks for it, whether it was right, what it counts.
 type Case = (ConfidenceFeatures, bool, f64);
 
-/// Fits to sets. A question of the wrong catalog counts half of one of the right one.
+/// Fits to sets. A question of the wrong catalog counts half of one of the right one; one put to a few servers, as users
+/// have them, twice of one put to the whole set.
 pub(crate) fn fit(sets: &[&Set], weights: &Weights) -> ConfidenceWeights {
     let cases: Vec<Case> = sets.iter().flat_map(|set| cases(set, weights)).collect();
     let total: f64 = cases.iter().map(|(_, _, share)| share).sum();
@@ -71,22 +72,27 @@ fn chance(sure: &ConfidenceWeights, confidence_features: &ConfidenceFeatures) ->
 }
 
 fn cases(set: &Set, weights: &Weights) -> Vec<Case> {
-    let own = 1.0 / set.questions.len().max(1) as f64;
-    let foreign = 0.5 / set.foreign.len().max(1) as f64;
+    let parts = [
+        (&set.questions, 1.0),
+        (&set.foreign, 0.5),
+        (&set.small_with, 2.0),
+        (&set.small_without, 1.0),
+    ];
     let case = |looked: &RankedQuestion, share: f64| {
-        let mut ranked: Vec<_> = looked
-            .candidates
-            .iter()
-            .map(|(features, which)| (weights.score(features) as f32, features, which.is_some()))
-            .collect();
+        let mut ranked: Vec<_> =
+            looked.candidates.iter().map(|one| (weights.score(&one.numbers) as f32, one)).collect();
         ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let (score, features, right) = *ranked.first()?;
+        let (score, first) = *ranked.first()?;
         let second = ranked.get(1).map(|one| one.0);
-        let own: &Features = features.first_chunk::<FEATURES>()?;
-        Some((confidence_features((score, own), second, set.tools), right, share))
+        let own: &Features = first.numbers.first_chunk::<FEATURES>()?;
+        let grounds = confidence_features((score, own, first.cosine), second, looked.tools);
+        Some((grounds, first.which.is_some(), share))
     };
-    let asked = set.questions.iter().filter_map(|looked| case(looked, own));
-    asked.chain(set.foreign.iter().filter_map(|looked| case(looked, foreign))).collect()
+    let counted = |(part, share): (&Vec<RankedQuestion>, f64)| {
+        let each = share / part.len().max(1) as f64;
+        part.iter().filter_map(|looked| case(looked, each)).collect::<Vec<_>>()
+    };
+    parts.into_iter().flat_map(counted).collect()
 }
 
 #[cfg(test)]

@@ -16,12 +16,22 @@ const PULL: f64 = 0.1;
 
 /// Where the pull leads: words and meaning, of the whole and of the clauses, and the pieces, all in deviations. What is
 /// not in it must show its worth.
-pub(crate) const FIRST_SORTING: &[(usize, f64)] =
-    &[(0, 0.3), (1, 0.2), (2, 0.1), (3, 0.25), (4, 0.15)];
+pub(crate) const FIRST_SORTING: Sorting =
+    Sorting { towards: &[(0, 0.3), (1, 0.2), (2, 0.1), (3, 0.25), (4, 0.15)], unused: &[] };
 
-/// The same with a transformer, whose numbers come after them.
-pub(crate) const WITH_NEARNESS: &[(usize, f64)] =
-    &[(0, 0.3), (1, 0.1), (2, 0.1), (3, 0.15), (4, 0.15), (FEATURES, 0.3)];
+/// The same with a transformer, whose numbers come after them. Words count by how far it agrees with them.
+pub(crate) const WITH_NEARNESS: Sorting = Sorting {
+    towards: &[(0, 0.25), (1, 0.1), (3, 0.15), (4, 0.15), (FEATURES, 0.3), (FEATURES + 2, 0.3)],
+    // Beside it, words of a clause and names reward what coincides by chance.
+    unused: &[2, 5],
+};
+
+/// Where the pull leads, and what is left out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sorting {
+    towards: &'static [(usize, f64)],
+    unused: &'static [usize],
+}
 
 /// Steps; the sum is smooth and has one lowest point, so any will do that get there.
 const STEPS: usize = 600;
@@ -40,12 +50,15 @@ impl Weights {
 }
 
 /// Fits weights to sets, pulled towards a sorting. A number that is always the same gets no weight.
-pub(crate) fn fit(sets: &[&Set], sorting: &[(usize, f64)]) -> Weights {
+pub(crate) fn fit(sets: &[&Set], sorting: Sorting) -> Weights {
     let spread = spread(sets);
-    let pairs: Vec<(f64, [f64; NUMBERS])> =
+    let mut pairs: Vec<(f64, [f64; NUMBERS])> =
         sets.iter().flat_map(|set| pairs(set, &spread, sets.len())).collect();
+    for (_, difference) in &mut pairs {
+        sorting.unused.iter().for_each(|&at| difference[at] = 0.0);
+    }
     let mut start = [0.0; NUMBERS];
-    for &(at, weight) in sorting {
+    for &(at, weight) in sorting.towards {
         start[at] = weight * spread[at].1;
     }
     let weights = descend(&pairs, &start);
@@ -60,9 +73,9 @@ pub(crate) fn fit(sets: &[&Set], sorting: &[(usize, f64)]) -> Weights {
 fn spread(sets: &[&Set]) -> [(f64, f64); NUMBERS] {
     let (mut sums, mut squares, mut count) = ([0.0; NUMBERS], [0.0; NUMBERS], 0.0);
     for set in sets {
-        for (features, _) in set.questions.iter().flat_map(|question| &question.candidates) {
+        for one in set.questions.iter().flat_map(|question| &question.candidates) {
             count += 1.0;
-            for (at, value) in features.iter().enumerate() {
+            for (at, value) in one.numbers.iter().enumerate() {
                 sums[at] += f64::from(*value);
                 squares[at] += f64::from(*value) * f64::from(*value);
             }
@@ -84,11 +97,12 @@ fn pairs(set: &Set, spread: &[(f64, f64); NUMBERS], sets: usize) -> Vec<(f64, [f
         let wrong: Vec<&Numbers> = question
             .candidates
             .iter()
-            .filter(|(_, which)| which.is_none())
-            .map(|(features, _)| features)
+            .filter(|one| one.which.is_none())
+            .map(|one| &one.numbers)
             .take(WRONG)
             .collect();
-        for (right, _) in question.candidates.iter().filter(|(_, which)| which.is_some()) {
+        for right in question.candidates.iter().filter(|one| one.which.is_some()) {
+            let right = &right.numbers;
             for other in &wrong {
                 let mut difference = [0.0; NUMBERS];
                 for (at, (_, deviation)) in spread.iter().enumerate() {

@@ -1,27 +1,30 @@
 //! Makes the weights of the hybrid ranking: `train-ranker FOLDER [--write FILE]`, run by `cargo xtask train`; with
-//! `--model FILE` those of the transformer's, whose file that is; with `--habits` it measures instead what remembering use does to the sets, with `--floor` from which chance on a tool that
-//! is here is an answer.
+//! `--model FILE` those of the transformer's, whose file that is, and `--vectors FILE` keeps what it made of tools. Instead
+//! it measures with `--habits` what remembering use does to the sets, with `--floor` from which chance on a tool that is
+//! here is an answer, with `--cut` what showing fewer hits loses and saves.
 //! Owns: which sets are used, leaving each out in turn, the file of weights.      Never: ships, keeps text of a set.
 //! In: folders with tools.jsonl and queries.jsonl.  Out: a table on stdout, and the weights as Rust.
 //! Tests: `fit.rs`.
 
 mod confidence;
+mod cut;
 mod fit;
 mod floor;
+mod reader;
 mod replay;
 mod set;
+mod small;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use metamcp_search::eval::Measures;
 use metamcp_search::search::{FEATURE_NAMES, FEATURES, NEAR_NAMES};
-use metamcp_search::transformer::Model;
 
 use crate::confidence::ConfidenceWeights;
 use crate::fit::Weights;
+use crate::reader::Embedder;
 use crate::set::Set;
 
 /// The sets by name; those of one family share queries and are held out together.
@@ -32,53 +35,61 @@ const SETS: &[(&str, &str)] = &[
     ("ultratool", "ultratool"),
     ("sealtools", "sealtools"),
     ("mcp20k", "mcp"),
+    ("people", "people"),
 ];
+
+/// Sets in the mean: neither the one that repeats questions of another, nor the one that came later.
+const IN_THE_MEAN: usize = 5;
 
 /// Questions of one set that are used: more of the largest sets would only take longer.
 const QUESTIONS: usize = 700;
 
 fn main() -> Result<()> {
     let mut folder = None;
-    let (mut write, mut model) = (None, None);
-    let (mut habits, mut floor) = (false, false);
+    let (mut write, mut model, mut vectors) = (None, None, None);
+    let mut without = Vec::new();
+    let (mut habits, mut floor, mut cut) = (false, false, false);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--write" => write = Some(PathBuf::from(arguments.next().context("--write FILE")?)),
             "--model" => model = Some(PathBuf::from(arguments.next().context("--model FILE")?)),
+            "--vectors" => {
+                vectors = Some(PathBuf::from(arguments.next().context("--vectors FILE")?));
+            }
+            "--without" => without.push(arguments.next().context("--without SET")?),
             "--habits" => habits = true,
             "--floor" => floor = true,
+            "--cut" => cut = true,
             _ if folder.is_none() => folder = Some(PathBuf::from(argument)),
             other => bail!("unknown argument {other:?}"),
         }
     }
-    let folder = folder
-        .context("usage: train-ranker FOLDER [--model FILE] [--write FILE | --habits | --floor]")?;
+    let folder = folder.context(
+        "usage: train-ranker FOLDER [--model FILE [--vectors FILE]] [--without SET] [--write FILE | --habits | --floor | --cut]",
+    )?;
+    let embedder = model.map(|path| Embedder::open(&path, vectors)).transpose()?;
+    let embedder = embedder.as_ref();
     if floor {
-        return floor::run(&folder, &mut io::stdout().lock());
+        return floor::run(&folder, embedder, &mut io::stdout().lock());
+    }
+    if cut {
+        return cut::run(&folder, embedder, &mut io::stdout().lock());
     }
     if habits {
         return replay::run(&folder, &mut io::stdout().lock());
     }
-    let model = match model {
-        Some(path) => {
-            let bytes =
-                std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            Some(Arc::new(Model::read(&bytes)?))
-        }
-        None => None,
-    };
-    let sorting = if model.is_some() { fit::WITH_NEARNESS } else { fit::FIRST_SORTING };
+    let sorting = if embedder.is_some() { fit::WITH_NEARNESS } else { fit::FIRST_SORTING };
     let mut sets = Vec::new();
-    for (name, family) in SETS {
+    for (name, family) in SETS.iter().filter(|(name, _)| without.iter().all(|set| set != name)) {
         writeln!(io::stderr(), "train: looking at {name}")?;
-        sets.push(Set::read(&folder.join(name), name, family, QUESTIONS, model.as_ref())?);
+        sets.push(Set::read(&folder.join(name), name, family, QUESTIONS, embedder)?);
     }
     let lent: Vec<(&str, Vec<String>)> = sets.iter().map(|set| (set.family, set.lent())).collect();
     for set in &mut sets {
         let own = set.family;
         for (_, queries) in lent.iter().filter(|(family, _)| *family != own) {
-            set.ask_foreign(queries);
+            set.ask_foreign(queries, embedder)?;
         }
     }
     let mut out = io::stdout().lock();
@@ -95,9 +106,11 @@ fn main() -> Result<()> {
         let error = confidence::error(left, &weights, &confidence::fit(&others, &weights)) * 100.0;
         let (before_shown, after_shown) = (shown(&before), shown(&after));
         writeln!(out, "{:<12}{before_shown}      {after_shown}{error:22.1}", left.name)?;
-        if left.name != "mcp20k" {
+        if sets.iter().position(|set| set.name == left.name) < Some(IN_THE_MEAN) {
             for (mean, measures) in means.iter_mut().zip([before, after]) {
-                mean.iter_mut().zip(measures.numbers()).for_each(|(sum, one)| *sum += one / 5.0);
+                mean.iter_mut()
+                    .zip(measures.numbers())
+                    .for_each(|(sum, one)| *sum += one / IN_THE_MEAN as f64);
             }
         }
     }
@@ -109,15 +122,21 @@ fn main() -> Result<()> {
     for (name, [_, _, weight]) in FEATURE_NAMES.iter().zip(weights.0) {
         writeln!(out, "  {name:<20}{weight:8.3}")?;
     }
-    if model.is_some() {
+    if embedder.is_some() {
         for (name, [_, _, weight]) in NEAR_NAMES.iter().zip(&weights.0[FEATURES..]) {
             writeln!(out, "  {name:<20}{weight:8.3}")?;
         }
     }
     if let Some(path) = write {
-        std::fs::write(&path, source(&weights, &sure, model.is_some()))?;
+        std::fs::write(&path, source(&weights, &sure, embedder.is_some()))?;
     }
     Ok(())
+}
+
+/// A file of a set.
+fn text(folder: &Path, file: &str) -> Result<String> {
+    let path = folder.join(file);
+    std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 fn shown(measures: &Measures) -> String {
@@ -155,7 +174,7 @@ fn source(weights: &Weights, sure: &ConfidenceWeights, transformer: bool) -> Str
          /// What each ground for confidence is worth.\n\
          pub(super) const CONFIDENCE: [f32; CONFIDENCE_FEATURES] = [{}];\n",
         nearness.unwrap_or_default(),
-        sure.map(|weight| format!("{weight:.4}")).join(", ")
+        sure.map(|weight| format!("{weight:.3}")).join(", ")
     )
 }
 

@@ -4,14 +4,14 @@
 //! Tests: `metamcp-search/src/eval/tests.rs` for the reading and the measures.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use metamcp_search::eval::{Corpus, Measures, Total};
-use metamcp_search::search::{FEATURES, Index, NEAR_NAMES, Nearness, Table};
-use metamcp_search::transformer::Model;
+use metamcp_search::search::{FEATURES, NEAR_NAMES, Seen};
 
 use crate::fit::Weights;
+use crate::reader::{Embedder, Reader};
+use crate::{small, text};
 
 /// What is kept of a candidate: what `hybrid` sees, and how near a transformer finds it, if one is asked.
 pub(crate) const NUMBERS: usize = FEATURES + NEAR_NAMES.len();
@@ -19,22 +19,17 @@ pub(crate) const NUMBERS: usize = FEATURES + NEAR_NAMES.len();
 /// See [`NUMBERS`].
 pub(crate) type Numbers = [f32; NUMBERS];
 
-/// A transformer, and what it makes of the tools of one set.
-struct Reader {
-    model: Arc<Model>,
-    tables: Vec<Arc<Table>>,
-}
-
 /// See the module.
 pub(crate) struct Set {
     pub(crate) name: &'static str,
     pub(crate) family: &'static str,
     pub(crate) questions: Vec<RankedQuestion>,
-    /// Candidates for questions that no tool here answers.
+    /// Questions that no tool here answers.
     pub(crate) foreign: Vec<RankedQuestion>,
-    pub(crate) tools: usize,
+    /// Questions put to a few servers, one of which has the answer; and to a few that have none.
+    pub(crate) small_with: Vec<RankedQuestion>,
+    pub(crate) small_without: Vec<RankedQuestion>,
     corpus: Corpus,
-    reader: Option<Reader>,
     texts: Vec<String>,
 }
 
@@ -48,9 +43,19 @@ pub(crate) fn chosen<T>(all: &[T], most: usize) -> Vec<&T> {
     places.into_iter().map(|at| &all[at]).collect()
 }
 
-/// One question: its candidates, and which expected tool each of them is.
+/// What is kept of one candidate.
+pub(crate) struct SeenNumbers {
+    pub(crate) numbers: Numbers,
+    pub(crate) cosine: f32,
+    /// Which of the expected tools it is.
+    pub(crate) which: Option<usize>,
+}
+
+/// One question and its candidates.
 pub(crate) struct RankedQuestion {
-    pub(crate) candidates: Vec<(Numbers, Option<usize>)>,
+    pub(crate) candidates: Vec<SeenNumbers>,
+    /// Tools in the catalog it was put to.
+    pub(crate) tools: usize,
     expected: usize,
 }
 
@@ -64,31 +69,36 @@ impl Set {
         name: &'static str,
         family: &'static str,
         most: usize,
-        model: Option<&Arc<Model>>,
+        embedder: Option<&Embedder>,
     ) -> Result<Set> {
-        let text = |file: &str| {
-            let path = folder.join(file);
-            std::fs::read_to_string(&path)
-                .with_context(|| format!("cannot read {}", path.display()))
-        };
-        let corpus = Corpus::read(&text("tools.jsonl")?)?;
-        let questions = corpus.questions(&text("queries.jsonl")?)?;
-        let reader = model.map(|model| Reader {
-            model: Arc::clone(model),
-            tables: model.tables(&corpus.index, &|| {}),
-        });
+        let (tools, asked) = (text(folder, "tools.jsonl")?, text(folder, "queries.jsonl")?);
+        let corpus = Corpus::read(&tools)?;
+        let questions = corpus.questions(&asked)?;
+        let reader = Reader::new(&corpus.index, embedder)?;
+        let count = corpus.index.tool_count();
         let looked = chosen(&questions, most).into_iter().map(|question| {
-            let candidates = candidates(&corpus.index, reader.as_ref(), &question.query);
-            let judged = candidates
-                .into_iter()
-                .map(|(server, tool, numbers)| (numbers, question.answered_by(&server, &tool)));
-            RankedQuestion { candidates: judged.collect(), expected: question.expected }
+            let seen = reader.candidates(&question.query);
+            let judge = |seen: &Seen| question.answered_by(&seen.hit.server, &seen.hit.tool().name);
+            RankedQuestion::new(&seen, count, question.expected, judge)
         });
         let looked = looked.collect();
+        let (mut small_with, mut small_without) = (Vec::new(), Vec::new());
+        // The same questions among more tools make the same small catalogs.
+        if name == family || name == "mcpzero" {
+            small::each(&tools, &asked, |catalog| {
+                let index = &catalog.corpus.index;
+                let seen = Reader::new(index, embedder)?.candidates(&catalog.query);
+                let judge = |seen: &Seen| catalog.is_right(&seen.hit).then_some(0);
+                let ranked = RankedQuestion::new(&seen, index.tool_count(), 1, judge);
+                let own = if catalog.has_answer { &mut small_with } else { &mut small_without };
+                own.push(ranked);
+                Ok(())
+            })?;
+        }
         let texts = questions.into_iter().map(|question| question.query).collect();
-        let tools = corpus.index.tool_count();
         let foreign = Vec::new();
-        Ok(Set { name, family, questions: looked, foreign, tools, corpus, reader, texts })
+        let questions = looked;
+        Ok(Set { name, family, questions, foreign, small_with, small_without, corpus, texts })
     }
 
     /// Some questions, to be asked of other sets.
@@ -97,12 +107,18 @@ impl Set {
     }
 
     /// Asks questions that no tool here answers.
-    pub(crate) fn ask_foreign(&mut self, queries: &[String]) {
+    pub(crate) fn ask_foreign(
+        &mut self,
+        queries: &[String],
+        embedder: Option<&Embedder>,
+    ) -> Result<()> {
+        let reader = Reader::new(&self.corpus.index, embedder)?;
         for query in queries {
-            let candidates = candidates(&self.corpus.index, self.reader.as_ref(), query);
-            let wrong = candidates.into_iter().map(|(_, _, numbers)| (numbers, None));
-            self.foreign.push(RankedQuestion { candidates: wrong.collect(), expected: 1 });
+            let seen = reader.candidates(query);
+            let tools = self.corpus.index.tool_count();
+            self.foreign.push(RankedQuestion::new(&seen, tools, 1, |_| None));
         }
+        Ok(())
     }
 
     /// As the first sorting has it.
@@ -118,11 +134,8 @@ impl Set {
     fn mean(&self, score: impl Fn(&Numbers) -> f64) -> Measures {
         let mut total = Total::default();
         for question in &self.questions {
-            let mut ranked: Vec<(f64, Option<usize>)> = question
-                .candidates
-                .iter()
-                .map(|(features, which)| (score(features), *which))
-                .collect();
+            let mut ranked: Vec<(f64, Option<usize>)> =
+                question.candidates.iter().map(|one| (score(&one.numbers), one.which)).collect();
             ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
             let found = ranked.iter().map(|(_, which)| *which);
             total.add(&Measures::of(found, question.expected));
@@ -131,27 +144,20 @@ impl Set {
     }
 }
 
-/// The candidates for a query, with what is seen of them.
-fn candidates(
-    index: &Index,
-    reader: Option<&Reader>,
-    query: &str,
-) -> Vec<(Arc<str>, Box<str>, Numbers)> {
-    let nearness =
-        reader.and_then(|reader| Nearness::new(&reader.tables, &reader.model.asked(query)));
-    let looked = match &nearness {
-        Some(nearness) => index.candidates_near(query, None, nearness),
-        None => {
-            let plain = index.candidates(query, None).into_iter();
-            plain.map(|(hit, features)| (hit, features, [0.0; NEAR_NAMES.len()])).collect()
-        }
-    };
-    let kept = looked.into_iter().map(|(hit, features, near)| {
-        let mut numbers = [0.0; NUMBERS];
-        let (own, of_transformer) = numbers.split_at_mut(FEATURES);
-        own.copy_from_slice(&features);
-        of_transformer.copy_from_slice(&near);
-        (Arc::clone(&hit.server), hit.tool().name.clone(), numbers)
-    });
-    kept.collect()
+impl RankedQuestion {
+    fn new(
+        seen: &[Seen],
+        tools: usize,
+        expected: usize,
+        judge: impl Fn(&Seen) -> Option<usize>,
+    ) -> RankedQuestion {
+        let keep = |one: &Seen| {
+            let mut numbers = [0.0; NUMBERS];
+            let (own, of_transformer) = numbers.split_at_mut(FEATURES);
+            own.copy_from_slice(&one.features);
+            of_transformer.copy_from_slice(&one.near.unwrap_or_default());
+            SeenNumbers { numbers, cosine: one.cosine, which: judge(one) }
+        };
+        RankedQuestion { candidates: seen.iter().map(keep).collect(), tools, expected }
+    }
 }

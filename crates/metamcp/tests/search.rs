@@ -68,6 +68,23 @@ fn without_its_api_a_strategy_falls_back_and_says_so() {
 }
 
 #[test]
+fn without_a_model_auto_ranks_by_hybrid_and_only_json_says_so() {
+    let workspace = workspace();
+    let found = read(&workspace, &["search", "echo", "--json"]);
+    assert_eq!(found["strategy"], "hybrid", "{found:#}");
+    assert!(found["note"].is_null(), "nobody asked for the transformer: {found:#}");
+    let text = run(&workspace, &["search", "echo"]);
+    assert!(!text.contains("hybrid") && !text.contains("note:"), "{text}");
+    let asked = read(&workspace, &["--search", "transformer", "search", "echo", "--json"]);
+    assert_eq!(asked["strategy"], "hybrid", "{asked:#}");
+    assert!(asked["note"].as_str().is_some_and(|note| note.contains("model add")), "{asked:#}");
+    assert_eq!(
+        read(&workspace, &["--search", "bm25", "search", "echo", "--json"])["strategy"],
+        "bm25"
+    );
+}
+
+#[test]
 fn vectors_of_an_api_decide_and_are_remembered() {
     let workspace = workspace();
     let listener = TcpListener::bind("127.0.0.1:0").expect("it runs");

@@ -82,6 +82,8 @@ pub(super) struct SearchResults {
     pub(super) pending: Vec<String>,
     pub(super) failed: Vec<(String, String)>,
     pub(super) note: Option<String>,
+    /// What ranked, if something was searched for.
+    pub(super) strategy: Option<Strategy>,
 }
 
 impl View {
@@ -182,6 +184,7 @@ impl View {
             pending: if overview { &[] } else { &pending },
             failed: if overview { &[] } else { &failed },
             note: results.note.as_deref(),
+            strategy: results.strategy,
             audience: self.audience,
         })
     }
@@ -313,18 +316,19 @@ impl View {
             then = Some(stamp);
             request.offset = offset as usize;
         }
-        let mut note = None;
+        let (mut note, mut strategy, mut order) = (None, None, None);
         let (hits, total) = match (&request.query, ranker) {
             (Some(query), Some(ranker)) => {
                 let (page, server) = ((request.offset, request.limit), request.server.as_deref());
                 let found = ranker.page(snapshot.index(), query, page, server, prior.as_ref());
-                note = ranker.note;
+                note = ranker.note().map(str::to_owned);
+                (strategy, order) = (Some(ranker.strategy()), ranker.stamp());
                 (found.hits, found.total)
             }
             _ if request.is_overview() => (Vec::new(), 0),
             _ => self.named(request, &searched, &snapshot)?,
         };
-        let stamp = stamp(snapshot.generation, prior.as_ref(), note.as_deref());
+        let stamp = stamp(snapshot.generation, prior.as_ref(), order.as_deref());
         if then.is_some_and(|then| then != stamp) {
             return Err(unusable(CursorError::Stale));
         }
@@ -364,6 +368,7 @@ impl View {
             pending,
             failed,
             note,
+            strategy,
         })
     }
 
@@ -482,7 +487,10 @@ impl View {
         let snapshot = self.latest_snapshot().await;
         let nearness = match self.surface.options.ranking.local() {
             // A failure is reported with the response that this explains.
-            Some(local) => semantic::nearness(&snapshot, query, local).await.ok(),
+            Some(local) => {
+                let strategy = self.surface.options.ranking.strategy();
+                semantic::nearness(&snapshot, query, local, strategy).await.ok()
+            }
             None => None,
         };
         let (query, server) = (query.to_owned(), server.map(str::to_owned));
@@ -640,21 +648,19 @@ fn why(
 ) -> Vec<Why> {
     let (reranked, hits) = match nearness {
         Some(nearness) => {
-            let reranked = index.candidates_near(query, server, nearness).into_iter();
-            let reranked = reranked.map(|(hit, seen, near)| (hit, seen, Some(near))).collect();
+            let reranked = index.candidates_near(query, server, nearness);
             (reranked, index.page_by(nearness, query, (0, limit), server, None).hits)
         }
         None => {
-            let reranked = index.candidates(query, server).into_iter();
-            let reranked: Vec<_> = reranked.map(|(hit, seen)| (hit, seen, None)).collect();
+            let reranked = index.candidates(query, server);
             (reranked, index.search(query, Strategy::Hybrid, limit, server))
         }
     };
     let why = |hit: Hit| {
         let words = index.words_of(query, &hit.server, &hit.tool().name);
-        let seen = reranked.iter().find(|(other, ..)| other.id() == hit.id());
+        let seen = reranked.iter().find(|seen| seen.hit.id() == hit.id());
         let (features, nearness) =
-            seen.map_or((None, None), |(_, features, nearness)| (Some(*features), *nearness));
+            (seen.map(|seen| seen.features), seen.and_then(|seen| seen.near));
         let (score, confidence) = (hit.score, hit.confidence);
         Why { id: hit.id(), score, confidence, words, features, nearness }
     };
@@ -663,13 +669,13 @@ fn why(
 
 /// A fingerprint of what the order of a list depends on: the catalog, the usage history and the ranking. The weights of
 /// the usage history decay all the time, so they are rounded.
-fn stamp(generation: u64, prior: Option<&Prior>, note: Option<&str>) -> u64 {
+fn stamp(generation: u64, prior: Option<&Prior>, order: Option<&str>) -> u64 {
     let prior = prior.filter(|prior| !prior.is_empty());
-    if prior.is_none() && note.is_none() {
+    if prior.is_none() && order.is_none() {
         return generation;
     }
     let mut hasher = DefaultHasher::new();
-    (generation, note).hash(&mut hasher);
+    (generation, order).hash(&mut hasher);
     for (id, boost) in prior.into_iter().flat_map(Prior::iter) {
         (id, (boost * 64.0).round() as u32).hash(&mut hasher);
     }

@@ -23,6 +23,9 @@ use crate::vectors::{Document, Endpoint, Local, VOYAGE_KEY, Vectors};
 /// How long a search waits for vectors; later ones serve the next search.
 const VECTOR_WAIT: Duration = Duration::from_secs(2);
 
+/// The same with `auto`, where nobody chose vectors: the ranking without them is good enough to begin with.
+const AUTO_WAIT: Duration = Duration::from_millis(300);
+
 /// The most tools that the transformer on this machine embeds within that time; a search does not wait for more.
 const WORTH_WAITING: usize = 64;
 
@@ -55,7 +58,12 @@ enum Embedder {
 }
 
 impl Ranking {
-    /// The transformer on this machine, if that is configured.
+    /// What is configured.
+    pub fn strategy(&self) -> Strategy {
+        self.strategy
+    }
+
+    /// The transformer on this machine, if it may be used.
     pub fn local(&self) -> Option<&Arc<Local>> {
         match &self.embedder {
             Some(Embedder::Local(local)) => Some(local),
@@ -67,8 +75,10 @@ impl Ranking {
 /// Ranks the tools for one query; everything it needs has been fetched.
 pub(super) struct QueryRanker {
     by: By,
-    /// A note for the response.
-    pub(super) note: Option<String>,
+    /// What was configured.
+    strategy: Strategy,
+    /// What could not be done as configured.
+    note: Option<String>,
 }
 
 enum By {
@@ -78,6 +88,26 @@ enum By {
 }
 
 impl QueryRanker {
+    /// What ranks.
+    pub(super) fn strategy(&self) -> Strategy {
+        match self.by {
+            By::Own(strategy) => strategy,
+            By::Vectors(_) => self.strategy,
+            By::Transformer(_) => Strategy::Transformer,
+        }
+    }
+
+    /// A note for the response: only where something was configured that could not be done.
+    pub(super) fn note(&self) -> Option<&str> {
+        self.note.as_deref().filter(|_| self.strategy != Strategy::Auto)
+    }
+
+    /// What the order depends on beside the catalog.
+    pub(super) fn stamp(&self) -> Option<String> {
+        let is_plain = self.note.is_none() && self.strategy() == self.strategy;
+        (!is_plain).then(|| format!("{} {}", self.strategy(), self.note.as_deref().unwrap_or("")))
+    }
+
     /// One page of hits. Slow where there are thousands of tools.
     pub(super) fn page(
         &self,
@@ -103,29 +133,28 @@ impl View {
         snapshot: &Arc<Snapshot>,
     ) -> QueryRanker {
         let ranking = &self.surface.options.ranking;
-        let fallback = ranking.strategy.without_vectors();
+        let strategy = ranking.strategy;
+        let fallback = strategy.without_vectors();
         let ranked = match &ranking.embedder {
-            None => {
-                return QueryRanker { by: By::Own(fallback), note: ranking.unavailable.clone() };
-            }
+            None => Ok((By::Own(fallback), ranking.unavailable.clone())),
             Some(Embedder::Local(local)) => {
-                nearness(snapshot, query, local).await.map(|nearness| {
+                nearness(snapshot, query, local, strategy).await.map(|nearness| {
                     let note = (nearness.missing > 0).then(|| still_missing(nearness.missing));
-                    QueryRanker { by: By::Transformer(nearness), note }
+                    (By::Transformer(nearness), note)
                 })
             }
             Some(Embedder::Api(vectors, catalogs)) => {
                 let compared = compared(snapshot, query, server, vectors, fallback, catalogs).await;
                 compared.map(|(compared, missing)| {
                     let note = (missing > 0).then(|| not_fetched(missing, vectors));
-                    QueryRanker { by: By::Vectors(compared), note }
+                    (By::Vectors(compared), note)
                 })
             }
         };
-        ranked.unwrap_or_else(|why| {
-            let note = format!("ranked by {fallback} instead: {why}");
-            QueryRanker { by: By::Own(fallback), note: Some(note) }
-        })
+        let (by, note) = ranked.unwrap_or_else(|why| {
+            (By::Own(fallback), Some(format!("ranked by {fallback} instead: {why}")))
+        });
+        QueryRanker { by, strategy, note }
     }
 }
 
@@ -134,6 +163,7 @@ pub(super) async fn nearness(
     snapshot: &Arc<Snapshot>,
     query: &str,
     local: &Arc<Local>,
+    strategy: Strategy,
 ) -> Result<Nearness, String> {
     if let Some(refusal) = local.refusal() {
         return Err(refusal.to_string());
@@ -164,7 +194,8 @@ pub(super) async fn nearness(
         }
     };
     // Vectors that come later serve the next search.
-    drop(tokio::time::timeout(VECTOR_WAIT, complete).await);
+    let patience = if strategy == Strategy::Auto { AUTO_WAIT } else { VECTOR_WAIT };
+    drop(tokio::time::timeout(patience, complete).await);
     let (local, snapshot, query) = (Arc::clone(local), Arc::clone(snapshot), query.to_owned());
     let working = compute::run(move || {
         let vectors = local.query(&query).map_err(|why| why.to_string())?;
@@ -328,7 +359,9 @@ pub fn configured(
     };
     let embedder = match strategy {
         Strategy::Keyword | Strategy::Lexical | Strategy::Bm25 | Strategy::Hybrid => Ok(None),
-        Strategy::Transformer => Ok(Some(Embedder::Local(Arc::new(Local::new(home))))),
+        Strategy::Auto | Strategy::Transformer => {
+            Ok(Some(Embedder::Local(Arc::new(Local::new(home)))))
+        }
         Strategy::HybridVoyage => voyage().map(api),
         Strategy::Embedding => endpoint(embedding).map(api),
     };

@@ -235,6 +235,8 @@ pub(super) struct Candidate {
     /// Counted through all servers.
     pub(super) tool: usize,
     pub(super) features: Features,
+    /// The cosine with the query, as it is: of the word vectors, or of the transformer's where those are known.
+    pub(super) cosine: f32,
 }
 
 /// What was found before it is put in order.

@@ -149,8 +149,8 @@ fn a_request_for_two_things_finds_both() {
     assert_eq!(first, ["home:cancel_repair", "home:parcel_status"]);
     let stands_out = |query: &str| {
         let seen = index.candidates(query, None);
-        let parcel = seen.iter().find(|(hit, _)| &*hit.tool().name == "parcel_status");
-        let [words, meaning, clause_words, clause_meaning, ..] = parcel.unwrap().1;
+        let parcel = seen.iter().find(|seen| &*seen.hit.tool().name == "parcel_status");
+        let [words, meaning, clause_words, clause_meaning, ..] = parcel.unwrap().features;
         (clause_words > words, clause_meaning > meaning)
     };
     // A part counts by itself where there are several, and is the whole where there are not.

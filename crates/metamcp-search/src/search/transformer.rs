@@ -1,4 +1,4 @@
-//! The strategy `transformer`: the re-ranking of `hybrid` with two more features, from the transformer's embeddings.
+//! The strategy `transformer`: the re-ranking of `hybrid` with three more features, from the transformer's embeddings.
 //! Owns: which text of a query and a tool is embedded, the table of tool vectors, the features, their weights.      Never: loads a model, waits for a vector.
 //! In: tables of vectors, the vectors of a query's sentences.  Out: a `Ranker` for that query.
 //! Tests: below; `cargo xtask eval` measures it, `cargo xtask train` makes the weights.
@@ -19,14 +19,19 @@ use metamcp_types::text;
 const NEAREST: usize = 50;
 
 /// A tool that nothing else speaks for is listed when it is at least this near, or when nothing speaks for any other.
-const NEAR: f32 = 0.3;
+const NEAR: f32 = 0.2;
 
 /// Pieces of a query above which its sentences are read on two cores. Fewer are read before a thread is there.
 const TWO_HANDS: usize = 32;
 
 /// The features that the transformer adds: how far a tool stands out, and how far behind the one
 /// that stands out most. The first alone cannot say that a tool is a little better than all the others.
-pub const NEAR_NAMES: [&str; 2] = ["transformer", "behind the nearest"];
+/// Third, what the words of the query say for it, counted by how much they say for the nearest tool too: people who do
+/// not know a tool's words hit those of others by chance ("complete", "today"), and then words shall count less.
+pub const NEAR_NAMES: [&str; 3] = ["transformer", "behind the nearest", "agreed words"];
+
+/// The share of the most that words say for any tool which they say for the nearest, from which on words count more.
+const AGREED: f32 = 0.7;
 
 /// Those numbers, in that order.
 pub type Near = [f32; NEAR_NAMES.len()];
@@ -157,6 +162,12 @@ impl Table {
         }
     }
 
+    /// That of one tool, if it has one yet.
+    pub fn vector(&self, tool: usize) -> Option<&[f32]> {
+        let own = self.is_there.get(tool).is_some_and(|there| *there);
+        own.then(|| &self.numbers[tool * self.width..][..self.width])
+    }
+
     /// Tools in it.
     pub fn tools(&self) -> usize {
         self.is_there.len()
@@ -217,12 +228,17 @@ impl Nearness {
     }
 
     pub(super) fn rerank_candidates(&self, search: &Search<'_>) -> RerankCandidates {
-        let to_rerank = hybrid::rerank_candidates_with(search, &self.nearest(search, NEAR));
-        if !to_rerank.candidates.is_empty() {
-            return to_rerank;
+        let mut to_rerank = hybrid::rerank_candidates_with(search, &self.nearest(search, NEAR));
+        if to_rerank.candidates.is_empty() {
+            // Where nothing speaks for any tool, the nearest are still the best guess there is.
+            to_rerank = hybrid::rerank_candidates_with(search, &self.nearest(search, 0.0));
         }
-        // Where nothing speaks for any tool, the nearest are still the best guess there is.
-        hybrid::rerank_candidates_with(search, &self.nearest(search, 0.0))
+        for one in &mut to_rerank.candidates {
+            if self.deviations.get(one.tool).is_some_and(Option::is_some) {
+                one.cosine = self.cosines[one.tool];
+            }
+        }
+        to_rerank
     }
 
     /// The tools that stand out most among those at least so near, sorted.
@@ -252,8 +268,16 @@ impl Nearness {
                 self.deviations.get(one.tool).copied().flatten().unwrap_or(meaning)
             })
             .collect();
-        let most = deviations.iter().copied().fold(f32::MIN, f32::max);
-        deviations.into_iter().map(|own| [own, (own - most).max(-BEHIND)]).collect()
+        let words = |at: usize| to_rerank.candidates[at].features[0];
+        let nearest = (0..deviations.len()).max_by(|&a, &b| {
+            deviations[a].total_cmp(&deviations[b]).then(words(a).total_cmp(&words(b)))
+        });
+        let Some(nearest) = nearest else { return Vec::new() };
+        let most = deviations[nearest];
+        let most_words = (0..deviations.len()).map(words).fold(1.0, f32::max);
+        let agreed = words(nearest) / most_words - AGREED;
+        let near = |(at, own): (usize, f32)| [own, (own - most).max(-BEHIND), words(at) * agreed];
+        deviations.into_iter().enumerate().map(near).collect()
     }
 }
 

@@ -8,6 +8,7 @@ use metamcp_search::search::Hit;
 use metamcp_tools::names;
 use metamcp_tools::tool::Tool;
 use metamcp_types::next::{Audience, Next};
+use metamcp_types::strategy::Strategy;
 use metamcp_types::text;
 
 /// Hits shown in full before the rest gets one line each.
@@ -95,6 +96,7 @@ pub fn to_json(request: &DiscoverRequest, answer: &DiscoverResponse<'_>) -> Valu
         "pending": answer.pending,
         "failed": failed.collect::<Vec<_>>(),
         "note": answer.note,
+        "strategy": answer.strategy.map(Strategy::name),
     })
 }
 

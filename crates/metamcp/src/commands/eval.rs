@@ -60,6 +60,10 @@ pub(crate) fn run(
     let is_local = |strategy: &Strategy| {
         !strategy.needs_vectors() || (*strategy == Strategy::Transformer && loaded.is_some())
     };
+    if strategies == [Strategy::Auto] {
+        let why = "`auto` is `transformer` or `hybrid`, whichever is here; name the one to measure";
+        return Err(misuse(why));
+    }
     if let Some(remote) = strategies.iter().find(|strategy| !is_local(strategy)) {
         let why = format!(
             "`{remote}` asks an API for vectors; only what ranks on this machine is measured"

@@ -85,7 +85,7 @@ fn show(file: &ModelFile, json: bool, out: &mut dyn Write) -> anyhow::Result<Exi
     } else if let Some(bytes) = bytes {
         let size = bytes as f64 / 1e6;
         writeln!(out, "{NAME}, {size:.0} MB: {}", visible(&path))?;
-        writeln!(out, "To use it: --search transformer, or search.strategy in the config.")?;
+        writeln!(out, "Searches use it, unless search.strategy names another ranking.")?;
     } else {
         writeln!(out, "{NAME} is not installed; `metamcp model add` installs it.")?;
     }

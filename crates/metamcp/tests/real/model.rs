@@ -110,6 +110,9 @@ fn a_paraphrase_is_found_and_what_was_read_is_remembered(workspace: &Workspace) 
     });
     assert!(is_read, "{found:#}");
     assert_eq!(found["tools"][0]["id"], MEANT, "{found:#}");
+    let auto = read(workspace, &["search", PARAPHRASE, "--json"]);
+    assert_eq!(auto["strategy"], "transformer", "the model is here: {auto:#}");
+    assert_eq!(auto["tools"][0]["id"], MEANT, "{auto:#}");
     assert!(workspace.home().join(".metamcp/catalog.db").exists());
     let why = read(workspace, &[&search[..], &["--why"]].concat());
     let close = &why["tools"][0]["why"]["close_look"];
@@ -131,6 +134,9 @@ fn without_a_whole_model_the_search_falls_back_and_says_what_to_do(
     let note = found["note"].as_str().unwrap();
     assert!(note.starts_with("ranked by hybrid instead: ") && note.contains("damaged"), "{note}");
     assert!(note.contains("run `metamcp model add` to install it again"), "{note}");
+    let auto = read(workspace, &["search", "standard deviation", "--json"]);
+    assert_eq!(auto["strategy"], "hybrid", "{auto:#}");
+    assert!(auto["note"].is_null(), "{auto:#}");
     let shown = run(workspace, &["model", "show", "--json"]);
     assert_eq!(shown.status.code(), Some(1), "{shown:?}");
     let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();

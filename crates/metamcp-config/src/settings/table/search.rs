@@ -28,7 +28,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         flag: "search",
         env: "METAMCP_SEARCH",
         kind: Kind::Word(&STRATEGIES),
-        default: Some(Value::Word(Strategy::Hybrid.name())),
+        default: Some(Value::Word(Strategy::Auto.name())),
         help: "How tools are ranked for a query",
         doc: "",
         store: |settings, value| {

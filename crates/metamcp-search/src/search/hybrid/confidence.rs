@@ -5,23 +5,24 @@ use super::features::Features;
 use super::{Candidate, squash};
 
 /// What the chance is judged by.
-pub const CONFIDENCE_FEATURES: usize = 6;
+pub const CONFIDENCE_FEATURES: usize = 7;
 
 /// See [`confidence_features`].
 pub type ConfidenceFeatures = [f32; CONFIDENCE_FEATURES];
 
 /// What speaks for the first hit: a constant, its score, how far the second is behind, how much of the query it
-/// covers, how near its pieces are, and how large the catalog is.
+/// covers, how near its pieces are, how large the catalog is, and how near it is as a whole. All but the last two are
+/// relative to what else is there, and something always stands out.
 pub fn confidence_features(
-    first: (f32, &Features),
+    first: (f32, &Features, f32),
     second: Option<f32>,
     tools: usize,
 ) -> ConfidenceFeatures {
     /// Further behind is not surer.
     const FAR: f32 = 4.0;
-    let (score, [.., nearness, covered]) = first;
+    let (score, [.., nearness, covered], cosine) = first;
     let behind = second.map_or(FAR, |second| (score - second).min(FAR));
-    [1.0, score, behind, *covered, *nearness, (tools as f32).ln_1p()]
+    [1.0, score, behind, *covered, *nearness, (tools as f32).ln_1p(), cosine]
 }
 
 /// The chance of each candidate. That of the first is judged; the others are as much less likely as their score is
@@ -37,8 +38,8 @@ pub(super) fn of(
     let Some(&first) = order.first() else { return Vec::new() };
     let best = added[first];
     let second = order.get(1).map(|&second| added[second]);
-    let confidence_features =
-        confidence_features((best, &candidates[first].features), second, tools);
+    let Candidate { features, cosine, .. } = &candidates[first];
+    let confidence_features = confidence_features((best, features, *cosine), second, tools);
     let judged: f32 = confidence_features.iter().zip(weights).map(|(g, weight)| g * weight).sum();
     let sure = squash(judged);
     added.iter().map(|score| sure * (score - best).exp()).collect()

@@ -54,7 +54,7 @@ pub(super) fn of(
         let covered = covered / total;
         let features =
             [words, meaning, words, meaning, query_pieces, name_pieces, query_pieces, covered];
-        Candidate { tool: at, features }
+        Candidate { tool: at, features, cosine: scores.cosine[at] }
     };
     let mut candidates: Vec<Candidate> = best.iter().map(look).collect();
     add_clause_features(index, prepared, &mut candidates);

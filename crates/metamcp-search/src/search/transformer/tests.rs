@@ -91,13 +91,29 @@ fn a_tool_is_measured_by_the_nearest_too() {
     let of = |name: &str| {
         to_rerank
             .iter()
-            .find(|(hit, ..)| &*hit.tool().name == name)
-            .map(|(.., near)| *near)
+            .find(|seen| &*seen.hit.tool().name == name)
+            .and_then(|seen| seen.near)
             .unwrap()
     };
     assert_eq!(of("zap")[1], 0.0, "nothing is nearer");
     assert!((of("readFile")[1] - (of("readFile")[0] - of("zap")[0])).abs() < 1e-6);
     assert_eq!(of("send_mail")[1], -BEHIND, "far behind is far enough");
+}
+
+#[test]
+fn words_count_by_how_far_the_nearest_has_them() {
+    let index = index();
+    let agreed = |nearest: usize| {
+        let mut vectors = [Some([0.0, 1.0]); 3];
+        vectors[nearest] = Some([1.0, 0.0]);
+        let nearness = Nearness::new(&tables(&vectors), &[vec![1.0, 0.0]]).unwrap();
+        let seen = index.candidates_near("send mail", None, &nearness);
+        let mail = seen.iter().find(|seen| &*seen.hit.tool().name == "send_mail").unwrap();
+        mail.near.unwrap()[2]
+    };
+    let [mail, zap, file] = [0, 1, 2];
+    assert!(agreed(mail) > 0.0, "the nearest is the one that the words speak for");
+    assert!(agreed(zap) < 0.0 && agreed(file) < 0.0, "they speak for another one");
 }
 
 #[test]
@@ -109,9 +125,8 @@ fn without_vectors_for_half_of_the_tools_there_is_no_telling() {
     assert_eq!(nearness.missing, 1);
     let index = index();
     let to_rerank = index.candidates_near("zap", None, &nearness);
-    let (_, features, near) =
-        to_rerank.iter().find(|(hit, ..)| &*hit.tool().name == "zap").unwrap();
-    assert_eq!(near[0], features[1], "the table of words stands in");
+    let zap = to_rerank.iter().find(|seen| &*seen.hit.tool().name == "zap").unwrap();
+    assert_eq!(zap.near.unwrap()[0], zap.features[1], "the table of words stands in");
     assert!(Nearness::new(&tables(&two), &[]).is_none());
 }
 

@@ -5,22 +5,23 @@ use super::NEAR_NAMES;
 
 /// Mean, deviation and weight of each, in the order of `FEATURE_NAMES`.
 pub(super) const WEIGHTS: [[f32; 3]; FEATURES] = [
-    [3.5504, 3.3520, 0.8752],  // words
-    [2.2488, 1.4065, 0.1521],  // meaning
-    [4.4530, 3.7484, 0.2312],  // clause words
-    [2.6399, 1.4258, 0.2431],  // clause meaning
-    [-0.0000, 1.0000, 0.1764], // query pieces
-    [-0.0000, 1.0000, 0.1210], // name pieces
-    [0.3404, 0.1349, 0.0088],  // nearness
-    [0.1473, 0.1745, -0.0445], // covered
+    [2.3751, 2.6016, 0.4936],  // words
+    [1.7933, 1.2759, 0.1358],  // meaning
+    [3.3211, 3.3758, 0.0000],  // clause words
+    [2.2413, 1.3788, 0.2641],  // clause meaning
+    [0.0000, 1.0000, 0.1936],  // query pieces
+    [-0.0000, 1.0000, 0.0000], // name pieces
+    [0.3001, 0.1153, 0.0197],  // nearness
+    [0.0963, 0.1338, -0.0307], // covered
 ];
 
 /// The same of what the transformer thinks, in the order of `NEAR_NAMES`.
 pub(super) const NEARNESS: [[f32; 3]; NEAR_NAMES.len()] = [
-    [2.5493, 1.6102, 0.5752],  // transformer
-    [-1.8377, 0.4179, 0.1597], // behind the nearest
+    [2.1871, 1.4592, 0.5791],  // transformer
+    [-1.8281, 0.4177, 0.1757], // behind the nearest
+    [0.2615, 1.0635, 0.3143],  // agreed words
 ];
 
 /// What each ground for confidence is worth.
 pub(super) const CONFIDENCE: [f32; CONFIDENCE_FEATURES] =
-    [-0.2639, 0.5770, 0.2286, -0.0782, 4.6117, -0.6702];
+    [-3.454, 0.279, 0.442, -1.090, 3.562, -0.504, 7.064];

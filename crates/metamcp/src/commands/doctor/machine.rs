@@ -378,12 +378,19 @@ fn free_bytes(folder: &Path) -> Option<u64> {
     Some(u64::try_from(bytes).unwrap_or(u64::MAX))
 }
 
-/// The transformer, if searches are configured to use it: without it they fall back to `hybrid`.
+/// The transformer, if searches are to use it: without it they fall back to `hybrid`. With `auto` nobody asked for it, so
+/// that it is not there is no finding.
 pub(super) fn model(settings: &Settings) -> Option<Finding> {
-    if settings.search != Strategy::Transformer {
+    let file = ModelFile::new(&settings.home);
+    let is_expected = match settings.search {
+        Strategy::Transformer => true,
+        Strategy::Auto => file.since_ms().is_some(),
+        _ => false,
+    };
+    if !is_expected {
         return None;
     }
-    Some(match ModelFile::new(&settings.home).load() {
+    Some(match file.load() {
         Ok(_) => {
             Finding::new(Level::Good, "search", format!("the transformer {NAME} is installed"))
         }
