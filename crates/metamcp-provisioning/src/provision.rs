@@ -7,6 +7,7 @@ mod assessment;
 mod builtin;
 mod candidate;
 mod facts;
+mod local;
 mod names;
 mod npm_search;
 mod plan;
@@ -24,6 +25,7 @@ pub use assessment::{Circumstances, Refusal, Trust, Verdict, assess};
 pub use builtin::builtin;
 pub use candidate::{Argument, Candidate, Input, Kind, Offer, Source, Status, named, ranked};
 pub use facts::{Facts, Lock, npm_error, npm_lock, npm_view};
+pub use local::is_met;
 pub use metamcp_types::date::{day, unix_millis};
 pub use names::{look_alike, server_name, valid};
 pub use npm_search::{MOST_FOUND, NoSearch, npm_query, npm_search};
@@ -34,15 +36,6 @@ pub use python::{
 pub use registry::{Page, page, sound};
 pub use render::{candidates_text, question, told};
 pub use request::{BadRequest, ProvisionRequest};
-
-/// From this chance on a tool that is here already is taken for an answer to a need.
-///
-/// Found by `cargo xtask train FOLDER --floor`, which runs 240 queries of each of five sets against two small catalogs of
-/// 2 to 30 servers: one where a server has the answer, one where none has. The share taken of the first minus the
-/// share taken of the second is greatest here, 56 points in the mean of the sets; their own best floors lie between
-/// 0.40 and 0.65. Of catalogs without an answer 7 to 18 in a hundred are taken for one (18 to 37 at 0.40), of those of
-/// real servers with one 95 are.
-pub const LOCAL_FLOOR: f32 = 0.50;
 
 /// What stands for the folder that an installed server may write, in values that are filled in for it.
 pub const OWN_FOLDER: &str = "${data}";

@@ -25,9 +25,31 @@ const FEW_TOOLS: usize = 3;
 const MAX_LOOKED_AT: usize = 200;
 
 /// Words that say nothing about a server.
-const EMPTY_WORDS: [&str; 22] = [
-    "mcp", "server", "servers", "the", "a", "an", "for", "of", "official", "example", "model",
-    "context", "protocol", "service", "api", "tools", "tool", "my", "demo", "by", "and", "test",
+const EMPTY_WORDS: [&str; 20] = [
+    "mcp", "server", "servers", "the", "a", "an", "for", "of", "official", "model", "context",
+    "protocol", "service", "api", "tools", "tool", "my", "by", "and", "test",
+];
+
+/// How instructions begin that say what to do, not what the server is for.
+const ORDERS: [&str; 18] = [
+    "use",
+    "call",
+    "always",
+    "never",
+    "search",
+    "when",
+    "if",
+    "before",
+    "do",
+    "please",
+    "you",
+    "read",
+    "make",
+    "ask",
+    "start",
+    "remember",
+    "all",
+    "everything",
 ];
 
 /// What tools do; the rest of a name says with what.
@@ -43,7 +65,12 @@ const VERBS: [&str; 44] = [
 /// instructions, else words made of its tools.
 pub fn of(server: &str, tools: &ServerTools) -> Option<String> {
     let title = tools.server_title.as_deref().filter(|title| tells(title, server));
-    let said = || tools.server_about.as_deref().filter(|about| tells(about, server));
+    let is_order =
+        |said: &str| split(said).first().is_some_and(|first| ORDERS.contains(&first.as_str()));
+    let said = || {
+        let about = tools.server_about.as_deref();
+        about.filter(|about| tells(about, server) && !is_order(about))
+    };
     match title.or_else(said) {
         Some(own) => Some(own.to_owned()),
         None => made_of(server, tools),

@@ -215,7 +215,7 @@ impl View {
         caller: &Caller,
     ) -> Result<(), ErrorObject> {
         self.surface.catalog.loaded().await;
-        self.name_again(&mut call_request)?;
+        self.name_again(&mut call_request).map_err(|refused| *refused)?;
         let snapshot = self.snapshot();
         let known = snapshot.known(call_request.entry.id);
         match self.validate(&call_request, known) {
@@ -234,7 +234,7 @@ impl View {
             }
             return Err(refused);
         }
-        self.name_again(&mut call_request)?;
+        self.name_again(&mut call_request).map_err(|refused| *refused)?;
         let snapshot = self.snapshot();
         match self.validate(&call_request, snapshot.known(call_request.entry.id)) {
             Validation::Valid { harmless } => self.send(call_request, harmless, caller.clone()),
@@ -252,19 +252,21 @@ impl View {
     }
 
     /// Finds the tool again in the list that was just read, and checks the name found as that of any call is.
-    fn name_again(&self, call_request: &mut CallRequest) -> Result<(), ErrorObject> {
+    fn name_again(&self, call_request: &mut CallRequest) -> Result<(), Box<ErrorObject>> {
         let of_server = match split_id(&call_request.written) {
             Some((server, tool)) if self.server(server).is_some() => tool,
             _ => &call_request.written,
         };
-        let tool = self.tool_within(&call_request.entry, of_server).map_err(|refused| *refused)?;
+        let tool = self.tool_within(&call_request.entry, of_server)?;
         if tool == call_request.tool {
             return Ok(());
         }
         call_request.tool = tool;
         self.permits(&call_request.entry, &call_request.tool)
             .and_then(|()| permitted(call_request))
-            .map_err(|refused| refused.at(&call_request.entry.name, Some(&call_request.tool)))
+            .map_err(|refused| {
+                Box::new(refused.at(&call_request.entry.name, Some(&call_request.tool)))
+            })
     }
 
     /// Waits until the tools of the server of that name are known, however long it takes to install and start it.

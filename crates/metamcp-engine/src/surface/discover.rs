@@ -48,6 +48,8 @@ const RETURNS_SHOWN: usize = 5;
 /// The note for a program whose search found nothing that fits.
 const NOTHING_FITS: &str =
     "nothing here seems to do this; mcp_provision can look for a server that does";
+/// A pause shorter than this is over before anybody asks again; and a command at a shell starts afresh each time.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 /// The note for a running server that does not declare the capability.
 const NO_TOOLS: &str = "announces no tools";
 
@@ -518,7 +520,11 @@ impl View {
             view: self.surface.router.view(entry.id),
             config: entry_now.map_or_else(|| Arc::clone(&entry.config), |now| now.config),
             peer: self.surface.router.peer(entry.id),
-            retry_after: self.surface.router.next_try(entry.id),
+            retry_after: self
+                .surface
+                .router
+                .next_try(entry.id)
+                .filter(|after| *after >= SHORTEST_PAUSE && self.audience != Audience::Shell),
         }
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use metamcp_config::config::ServerState;
 use metamcp_provisioning::provision::{
-    BadRequest, Candidate, Consent, LOCAL_FLOOR, Plan, ProvisionRequest, Rejected, candidates_text,
+    BadRequest, Candidate, Consent, Plan, ProvisionRequest, Rejected, candidates_text, is_met,
     question,
 };
-use metamcp_search::search::{Hit, Strategy};
+use metamcp_search::search::{FITS, Hit, Strategy};
 use metamcp_surface::discover;
 use metamcp_types::text;
 use metamcp_wire::object;
@@ -110,14 +110,13 @@ impl View {
         // Run for its side effect: it starts servers whose tools are unknown.
         drop(self.discover(query).await);
         let (snapshot, intent) = (self.surface.catalog.snapshot(), request.intent.clone());
-        let searching =
-            compute::run(move || snapshot.index().search(&intent, Strategy::Hybrid, SHOWN, None));
+        let searching = compute::run(move || {
+            let hits = snapshot.index().search(&intent, Strategy::Hybrid, SHOWN, None);
+            if is_met(snapshot.index(), &intent, &hits) { hits } else { Vec::new() }
+        });
         let hits = searching.await.unwrap_or_default();
-        let reaches = |hit: &Hit, floor: f32| hit.confidence.is_some_and(|chance| chance >= floor);
-        if !hits.first().is_some_and(|first| reaches(first, LOCAL_FLOOR)) {
-            return Vec::new();
-        }
-        hits.into_iter().filter(|hit| reaches(hit, metamcp_search::search::FITS)).collect()
+        let fits = |hit: &Hit| hit.confidence.is_some_and(|chance| chance >= FITS);
+        hits.into_iter().filter(fits).collect()
     }
 
     /// Plans, asks for approval, installs, and lists the tools.

@@ -585,3 +585,34 @@ fn a_request_says_what_is_needed() {
     let slip = request(json!({ "intent": "x", "auto_provison": true })).unwrap_err();
     assert!(slip.to_string().contains("did you mean `autoProvision`?"), "{slip}");
 }
+
+#[test]
+fn a_clock_is_no_weather_service() {
+    let tool = |name: &str, description: &str| {
+        json!({ "name": name, "description": description, "inputSchema": {
+            "type": "object", "properties": { "timezone": { "type": "string" } } } })
+    };
+    let page = json!({ "tools": [
+        tool("get_current_time", "Get current time in a specific timezones"),
+        tool("convert_time", "Convert time between timezones"),
+    ] });
+    let mut listing = metamcp_tools::tool::Listing::new();
+    listing.page(page.to_string().as_bytes()).unwrap();
+    let tools = std::sync::Arc::new(listing.finish(Some("mcp-time"), None));
+    let part = metamcp_search::search::ServerIndex::build_with(
+        &mut metamcp_search::search::CachedTokenizer::default(),
+        "time",
+        None,
+        &tools,
+    );
+    let index = metamcp_search::search::Index::new(vec![std::sync::Arc::new(part)]);
+    let met = |need: &str| {
+        let hits = index.search(need, metamcp_search::search::Strategy::Hybrid, 5, None);
+        is_met(&index, need, &hits)
+    };
+    assert!(met("what time is it in Tokyo right now"));
+    assert!(!met("current weather forecast"));
+    assert!(met("convert a time to another timezone"));
+    assert!(!met("current exchange rate of the euro"));
+    assert!(!met("get the current git branch"));
+}

@@ -118,16 +118,16 @@ fn room(text: &str) -> usize {
     let mut before = ' ';
     for c in text.chars() {
         let kind = |c: char| (c.is_ascii_alphabetic(), c.is_ascii_digit());
-        if !c.is_ascii_alphanumeric() {
-            tokens += if c == ' ' { 0 } else { c.len_utf8() };
-            run = 0;
-        } else {
+        if c.is_ascii_alphanumeric() {
             if kind(c) != kind(before) {
                 run = 0;
             }
             let most = if c.is_ascii_digit() { 3 } else { 8 };
             tokens += usize::from(run % most == 0);
             run += 1;
+        } else {
+            tokens += if c == ' ' { 0 } else { c.len_utf8() };
+            run = 0;
         }
         before = c;
     }

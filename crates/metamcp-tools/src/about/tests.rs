@@ -19,6 +19,8 @@ fn what_a_server_says_goes_before_what_its_tools_say() {
     for title in ["memory-server", "Memory MCP Server", "memory", "mcp-memory", "sqlite-explorer"] {
         assert_eq!(said("memory", Some(title), Some("Keeps a graph.")), "Keeps a graph.");
         assert_eq!(said("memory", Some(title), None), "read thing");
+        // What to do is not what it is for.
+        assert_eq!(said("memory", Some(title), Some("Search before adding.")), "read thing");
     }
 }
 

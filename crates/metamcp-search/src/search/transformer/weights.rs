@@ -5,23 +5,23 @@ use super::NEAR_NAMES;
 
 /// Mean, deviation and weight of each, in the order of `FEATURE_NAMES`.
 pub(super) const WEIGHTS: [[f32; 3]; FEATURES] = [
-    [2.3751, 2.6016, 0.4078],  // words
-    [1.7933, 1.2759, 0.1364],  // meaning
+    [2.3751, 2.6016, 0.4936],  // words
+    [1.7933, 1.2759, 0.1358],  // meaning
     [3.3211, 3.3758, 0.0000],  // clause words
-    [2.2413, 1.3788, 0.2689],  // clause meaning
-    [0.0000, 1.0000, 0.2067],  // query pieces
+    [2.2413, 1.3788, 0.2641],  // clause meaning
+    [0.0000, 1.0000, 0.1936],  // query pieces
     [-0.0000, 1.0000, 0.0000], // name pieces
-    [0.3001, 0.1153, 0.0280],  // nearness
-    [0.0963, 0.1338, -0.0123], // covered
+    [0.3001, 0.1153, 0.0197],  // nearness
+    [0.0963, 0.1338, -0.0307], // covered
 ];
 
 /// The same of what the transformer thinks, in the order of `NEAR_NAMES`.
 pub(super) const NEARNESS: [[f32; 3]; NEAR_NAMES.len()] = [
-    [2.1871, 1.4592, 0.5783],  // transformer
-    [-1.8281, 0.4177, 0.1777], // behind the nearest
-    [0.2615, 1.0635, 0.3005],  // agreed words
+    [2.1871, 1.4592, 0.5791],  // transformer
+    [-1.8281, 0.4177, 0.1757], // behind the nearest
+    [0.2615, 1.0635, 0.3143],  // agreed words
 ];
 
 /// What each ground for confidence is worth.
 pub(super) const CONFIDENCE: [f32; CONFIDENCE_FEATURES] =
-    [-3.3607, 0.3192, 0.4330, -1.0565, 3.4744, -0.5221, 6.9526];
+    [-3.454, 0.279, 0.442, -1.090, 3.562, -0.504, 7.064];
