@@ -40,14 +40,19 @@ struct Sums {
 }
 
 /// Prints a line for each set.
-pub(crate) fn run(folder: &Path, embedder: Option<&Embedder>, out: &mut dyn Write) -> Result<()> {
+pub(crate) fn run(
+    folder: &Path,
+    embedder: Option<&Embedder>,
+    without: &[String],
+    out: &mut dyn Write,
+) -> Result<()> {
     let tokenizer = tiktoken_rs::cl100k_base()?;
     writeln!(
         out,
         "{:<12}{:>10}{:>8}{:>9}{:>9}{:>7}{:>7}{:>8}{:>8}{:>9}",
         "set", "recall@10", "lost", "in full", "tokens", "p50", "p95", "share", "full", "named"
     )?;
-    for (name, _) in SETS {
+    for (name, _) in SETS.iter().filter(|(name, _)| without.iter().all(|set| set != name)) {
         let read = |file: &str| crate::text(&folder.join(name), file);
         let corpus = Corpus::read(&read("tools.jsonl")?)?;
         let reader = Reader::new(&corpus.index, embedder)?;

@@ -74,7 +74,7 @@ fn main() -> Result<()> {
         return floor::run(&folder, embedder, &mut io::stdout().lock());
     }
     if cut {
-        return cut::run(&folder, embedder, &mut io::stdout().lock());
+        return cut::run(&folder, embedder, &without, &mut io::stdout().lock());
     }
     if habits {
         return replay::run(&folder, &mut io::stdout().lock());
