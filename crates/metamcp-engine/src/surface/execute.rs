@@ -12,6 +12,7 @@ use metamcp_script::{Ending, Position, SyntaxError};
 use metamcp_surface::excerpt;
 use metamcp_surface::execution::{self, CallEnd, CallTally, Gap};
 use metamcp_tools::declarations::identifier;
+use metamcp_types::nearest::mistaken_argument;
 use metamcp_types::next::{Advice, Audience, Next};
 use metamcp_types::text;
 use metamcp_wire::object;
@@ -27,6 +28,8 @@ use crate::compute;
 use crate::rlimits;
 use crate::router::{Caller, Entry};
 
+/// The arguments of `mcp_execute`.
+const ARGUMENTS: [&str; 2] = ["code", "timeoutMs"];
 /// Idle workers: one runs while the next arrives.
 const READY: usize = 2;
 /// A script up to this length is parsed in some microseconds.
@@ -364,6 +367,14 @@ fn decode(arguments: Option<&[u8]>) -> Result<ScriptRequest, Finished> {
     let value = object::strict_value(raw, MAX_DEPTH).map_err(|defect| {
         Finished::invalid(format!("the arguments of mcp_execute cannot be used: {defect}"))
     })?;
+    for name in value.as_object().into_iter().flat_map(|given| given.keys()) {
+        if !ARGUMENTS.contains(&name.as_str())
+            && let Some(wrong) = mistaken_argument("mcp_execute", name, &ARGUMENTS)
+        {
+            let refused = ErrorObject::new(Code::ValidationInput, wrong).hint("Nothing was run.");
+            return Err(Finished::error(&refused));
+        }
+    }
     let Some(source) = value["code"].as_str() else { return Err(Finished::invalid(usage)) };
     let timeout = match &value["timeoutMs"] {
         Value::Null => None,

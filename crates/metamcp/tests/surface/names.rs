@@ -124,6 +124,7 @@ fn arguments_that_a_tool_does_not_have_are_named() {
         ("mcp_call", json!({"tool": "two:echo", "agrs": {"text": "x"}}), "did you mean `args`?"),
         ("mcp_discover", json!({"query": "x", "limt": 3}), "did you mean `limit`?"),
         ("mcp_provision", json!({"itent": "x"}), "did you mean `intent`?"),
+        ("mcp_execute", json!({"code": "1", "timeout": 5}), "did you mean `timeoutMs`?"),
         ("mcp_provision", json!({}), "needs `intent`"),
         (
             "mcp_call",
