@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
-use metamcp_search::search::Hit;
+use metamcp_search::search::{Hit, meets};
 
 use crate::reader::{Embedder, Reader};
 use crate::{SETS, small, text};
@@ -28,6 +28,8 @@ const FLOORS: [f32; 16] = [
 struct Case {
     chance: f32,
     right: bool,
+    /// Whether a search would be content with it.
+    meets: bool,
 }
 
 /// What came of the questions of one set.
@@ -41,20 +43,28 @@ struct SetResult {
 pub(crate) fn run(folder: &Path, embedder: Option<&Embedder>, out: &mut dyn Write) -> Result<()> {
     writeln!(out, "share taken where an answer is there, and where none is, by floor")?;
     let shown: Vec<String> = FLOORS.iter().map(|floor| format!("{floor:9.2}")).collect();
-    writeln!(out, "{:<10}{}  best", "", shown.concat())?;
+    writeln!(out, "{:<10}{}  best  meets", "", shown.concat())?;
     // The same questions once only.
     let sets = SETS.iter().map(|(name, _)| *name).filter(|name| *name != "mcp20k");
     let sets: Vec<&str> = sets.collect();
     let mut all = [0.0; FLOORS.len()];
     for name in &sets {
         let outcome = measured(&folder.join(name), embedder)?;
-        let scores = FLOORS.map(|floor| outcome.shares(floor));
+        let scores = FLOORS.map(|floor| outcome.shares(|case| case.chance >= floor));
+        let (met, wrongly_met) = outcome.shares(|case| case.meets);
         let cells: Vec<String> = scores
             .iter()
             .map(|(with, without)| format!("{:5.0}/{:<3.0}", with * 100.0, without * 100.0))
             .collect();
         let gains = scores.map(|(with, without)| with - without);
-        writeln!(out, "{name:<10}{}  {:.2}", cells.concat(), FLOORS[best(&gains)])?;
+        writeln!(
+            out,
+            "{name:<10}{}  {:.2} {:5.0}/{:<3.0}",
+            cells.concat(),
+            FLOORS[best(&gains)],
+            met * 100.0,
+            wrongly_met * 100.0
+        )?;
         for (sum, gain) in all.iter_mut().zip(gains) {
             *sum += gain / sets.len() as f64;
         }
@@ -70,12 +80,12 @@ fn best(gains: &[f64]) -> usize {
 }
 
 impl SetResult {
-    /// Shares taken at a floor: of those where a right one is shown, and of the catalogs without an answer.
-    fn shares(&self, floor: f32) -> (f64, f64) {
+    /// Shares taken: of those where a right one is shown, and of the catalogs without an answer.
+    fn shares(&self, is_taken: impl Fn(&Case) -> bool) -> (f64, f64) {
         let share = |cases: &[Case], wants_right: bool| {
             let counted = cases.iter().filter(|case| case.right || !wants_right);
             let (taken, all) = counted.fold((0usize, 0usize), |(taken, all), case| {
-                (taken + usize::from(case.chance >= floor), all + 1)
+                (taken + usize::from(is_taken(case)), all + 1)
             });
             taken as f64 / all.max(1) as f64
         };
@@ -91,6 +101,7 @@ fn measured(folder: &Path, embedder: Option<&Embedder>) -> Result<SetResult> {
         let case = Case {
             chance: hits.first().and_then(|hit: &Hit| hit.confidence).unwrap_or_default(),
             right: hits.iter().any(|hit| catalog.is_right(hit)),
+            meets: meets(&catalog.query, &hits),
         };
         let cases = if catalog.has_answer { &mut outcome.with } else { &mut outcome.without };
         cases.push(case);
@@ -105,13 +116,13 @@ mod tests {
 
     #[test]
     fn a_floor_takes_what_is_above_it() {
-        let case = |chance, right| Case { chance, right };
+        let case = |chance, right| Case { chance, right, meets: false };
         let outcome = SetResult {
             with: vec![case(0.9, true), case(0.9, false), case(0.3, true), case(0.1, true)],
             without: vec![case(0.5, false), case(0.1, false)],
         };
-        assert_eq!(outcome.shares(0.2), (2.0 / 3.0, 0.5));
-        assert_eq!(outcome.shares(0.6), (1.0 / 3.0, 0.0));
+        assert_eq!(outcome.shares(|case| case.chance >= 0.2), (2.0 / 3.0, 0.5));
+        assert_eq!(outcome.shares(|case| case.chance >= 0.6), (1.0 / 3.0, 0.0));
         assert_eq!(best(&[0.1, 0.4, 0.2]), 1);
     }
 }

@@ -43,6 +43,8 @@ Until half of the tools are embedded, and if the model is missing or damaged, se
 A tool that was called successfully after a search ranks a little higher next time; this usage history stays on your machine (`search.learn` turns it off, `metamcp forget` deletes it).
 The numbers below are without it.
 
+Searches run on threads of their own, one per core, with a lower priority than the thread that forwards calls: a call does not wait for a search, and several searches use all cores ([numbers](benchmarks.md)).
+
 ## Measure on your own tools
 
 You need two files with one JSON object per line.

@@ -159,6 +159,28 @@ fn a_request_for_two_things_finds_both() {
 }
 
 #[test]
+fn a_clock_is_no_weather_service() {
+    let time = [
+        tool("get_current_time", "Get the current time in a timezone."),
+        tool("convert_time", "Convert a time between timezones."),
+    ];
+    let database =
+        [tool("query", "Run a read-only SQL query."), tool("list_tables", "List tables.")];
+    let mut parts = office().servers().to_vec();
+    parts.extend([part("time", &time), part("postgres", &database)]);
+    let index = Index::new(parts);
+    let hits = |query: &str| index.search(query, Strategy::Hybrid, 20, None);
+    let is_met = |query: &str| meets(query, &hits(query));
+    for need in ["current weather forecast", "weather in Vienna", "current stock price of Apple"] {
+        assert!(!is_met(need), "{need}: {:?}", hits(need));
+    }
+    for need in ["what is the current time", "send an email", "read a text file"] {
+        assert!(is_met(need), "{need}: {:?}", hits(need));
+    }
+    assert!(!nothing_fits(&hits("read a file")));
+}
+
+#[test]
 fn a_question_to_the_wrong_catalog_is_told_from_a_right_one() {
     let index = office();
     let sure = |query: &str| {

@@ -60,7 +60,7 @@ fn a_tool_that_only_the_transformer_finds_near_is_found() {
 #[test]
 fn where_nothing_matches_the_nearest_are_candidates() {
     let index = index();
-    let near = [Some([0.2, 0.98]), Some([0.1, 0.995]), Some([-1.0, 0.0])];
+    let near = [Some([0.15, 0.989]), Some([0.1, 0.995]), Some([-1.0, 0.0])];
     let nearness = Nearness::new(&tables(&near), &[vec![1.0, 0.0]]).unwrap();
     assert!(index.search("?!", Strategy::Hybrid, 9, None).is_empty());
     let mut found = ranked(&index, &nearness, "?!");
