@@ -1,5 +1,7 @@
-//! `mcp_discover`: searches the catalog, starts servers that never listed their tools, and names those that were not
-//! ready within the budget.
+//! `mcp_discover`: searches the catalog, starts servers that never listed their tools, and names those that were not ready.
+//! Owns: what is found and how much of it is shown, the state of each server in words.      Never: ranks, renders, calls a tool.
+//! In: a `DiscoverRequest`.  Out: text for a model, JSON for programs.
+//! Tests: `metamcp/tests/surface/{cold,paging}.rs`, `metamcp/tests/promises/discovery.rs`.
 
 mod waking;
 

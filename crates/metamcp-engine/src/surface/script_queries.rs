@@ -260,14 +260,14 @@ pub(super) async fn stored_result(view: &View, params: &Value) -> Result<String,
     let part = Part::decode(options).map_err(|bad| wrong(bad.to_string()))?;
     let length = options["length"].as_u64().and_then(|length| usize::try_from(length).ok());
     let cut =
-        computed(view, move || part_of(&String::from_utf8_lossy(&stored.value), part, length));
+        computed(view, move || part_of(&String::from_utf8_lossy(&stored.value), &part, length));
     cut.await?.map_err(wrong)
 }
 
 /// A part of a stored value as JSON, or why there is none. Unlike an excerpt for a reader, it is cut only where the
 /// script says so, and has no text around it.
-fn part_of(json: &str, part: Part, length: Option<usize>) -> Result<String, String> {
-    match &part {
+fn part_of(json: &str, part: &Part, length: Option<usize>) -> Result<String, String> {
+    match part {
         Part::Pointer { pointer, .. } => {
             let value: Value = serde_json::from_str(json).unwrap_or_default();
             let inner = value.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());

@@ -16,13 +16,14 @@ const LEADING: [&str; 14] =
 /// Longest server name in the digest.
 const MAX_NAME: usize = 40;
 
-/// Room for the digest in the description of `mcp_discover`, in tokens: so many for each server, and the most.
-const ROOM_PER_SERVER: usize = 6;
+/// Room for the digest in the description of `mcp_discover`, in tokens by our estimate: so many for two servers, and the
+/// most. Six for each are allowed; the estimate is a little low for names with digits.
+const ROOM_FOR_TWO: usize = 11;
 const MAX_ROOM: usize = 300;
 
 /// The room for the digest of so many servers.
 pub fn digest_room(servers: usize) -> usize {
-    (ROOM_PER_SERVER * servers).min(MAX_ROOM)
+    (ROOM_FOR_TWO * servers).div_ceil(2).min(MAX_ROOM)
 }
 
 /// One server for the digest.

@@ -43,7 +43,7 @@ fn discover_tool(digest: &str) -> Value {
                 "query": {"type": "string", "description": "Task in words"},
                 "server": {"type": "string"},
                 "tool": {"type": "string"},
-                "detail": {"type": "string", "enum": ["brief", "signature", "schema"]},
+                "detail": {"type": "string", "enum": ["brief", "schema"]},
                 "limit": {"type": "integer"},
                 "cursor": {"type": "string"}
             }
@@ -76,7 +76,7 @@ pub(crate) fn script_description(caps: &str) -> String {
         `await name.toolName({{args}})` or `await servers[\"name\"].call(\"tool\", {{args}})` gives the tool's data or throws ToolError (e.code, e.retryable). \
         parallel(items, fn, 8) fails at the first throw, parallel.settled does not. \
         results.put(value) gives a handle for results.get. \
-        tools.search(query), tools.types(\"server:tool\"), sleep(ms), console.log. \
+        Also tools.search(query), tools.types(\"server:tool\"). \
         At most {caps}. No network, files or imports."
     )
 }
