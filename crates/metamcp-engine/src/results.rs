@@ -115,7 +115,8 @@ impl Results {
 
     fn put_at(&self, owner: &Owner, whole: Bytes, value: Range<usize>, now: Instant) -> String {
         // Unguessable, so that one client's values are not found by counting.
-        let handle = format!("r{:016x}", getrandom::u64().unwrap_or_default());
+        let half = || getrandom::u64().unwrap_or_default();
+        let handle = format!("r{:016x}{:016x}", half(), half());
         let mut entries = self.lock();
         entries.put(Entry {
             handle: handle.clone(),

@@ -199,7 +199,8 @@ impl SchemaCache {
             known.fingerprint() == Some(tools.fingerprint)
                 && known.title == tools.server_title
                 && known.about == tools.server_about
-                && known.summary == about::of(server.name, tools)
+                // Made of the same tools it is the same words; a cache of an older version has none.
+                && known.summary.is_some() == about::of(server.name, tools).is_some()
                 && known.version == tools.server_version
                 && known.era.as_deref() == era
                 && known.skipped == format::skipped(tools)

@@ -51,9 +51,14 @@ impl View {
     /// it is broken.
     pub(super) async fn wake_searched(&self, searched: &[Entry], request: &DiscoverRequest) {
         if let ([entry], Some(_)) = (searched, &request.server) {
-            if self.latest_snapshot().await.known(entry.id).is_none() && entry.config.is_enabled() {
-                // Why it cannot be started is part of the answer.
-                drop(self.listed(entry).await);
+            let is_unknown = |snapshot: &Snapshot| snapshot.known(entry.id).is_none();
+            if is_unknown(&*self.latest_snapshot().await) && entry.config.is_enabled() {
+                // Another gateway may have started it meanwhile, and left its list on disk.
+                self.surface.catalog.look_again(&[entry.id]).await;
+                if is_unknown(&self.snapshot()) {
+                    // Why it cannot be started is part of the answer.
+                    drop(self.listed(entry).await);
+                }
             }
             return;
         }
