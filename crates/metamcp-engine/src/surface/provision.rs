@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use metamcp_config::config::ServerState;
 use metamcp_provisioning::provision::{
-    BadRequest, Candidate, Consent, Plan, ProvisionRequest, Rejected, candidates_text, is_met,
-    question,
+    BadRequest, Candidate, Consent, Plan, ProvisionRequest, Rejected, candidates_text, question,
 };
-use metamcp_search::search::{FITS, Hit, Strategy};
+use metamcp_search::search::{FITS, Hit, Strategy, meets};
 use metamcp_surface::discover;
 use metamcp_types::text;
 use metamcp_wire::object;
@@ -112,7 +111,7 @@ impl View {
         let (snapshot, intent) = (self.surface.catalog.snapshot(), request.intent.clone());
         let searching = compute::run(move || {
             let hits = snapshot.index().search(&intent, Strategy::Hybrid, SHOWN, None);
-            if is_met(snapshot.index(), &intent, &hits) { hits } else { Vec::new() }
+            if meets(&intent, &hits) { hits } else { Vec::new() }
         });
         let hits = searching.await.unwrap_or_default();
         let fits = |hit: &Hit| hit.confidence.is_some_and(|chance| chance >= FITS);

@@ -608,7 +608,7 @@ fn a_clock_is_no_weather_service() {
     let index = metamcp_search::search::Index::new(vec![std::sync::Arc::new(part)]);
     let met = |need: &str| {
         let hits = index.search(need, metamcp_search::search::Strategy::Hybrid, 5, None);
-        is_met(&index, need, &hits)
+        metamcp_search::search::meets(need, &hits)
     };
     assert!(met("what time is it in Tokyo right now"));
     assert!(!met("current weather forecast"));
