@@ -37,7 +37,7 @@ pub use hybrid::{
 };
 pub use index_cache::IndexCacheKey;
 pub use metamcp_types::strategy::Strategy;
-pub use shortlist::{Shortlist, meets, nothing_fits, shortlist};
+pub use shortlist::{Shortlist, covers, meets, nothing_fits, shortlist};
 pub use tokenize::tokens;
 pub use transformer::{
     NEAR_NAMES, Near, Nearness, Table, document, parts_of_nearness, parts_with_nearness,

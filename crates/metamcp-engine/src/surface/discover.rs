@@ -379,7 +379,8 @@ impl View {
                 Operation::Search | Operation::List => true,
             };
         let cut = (is_cut && request.is_open_ended()).then(|| shortlist(&hits));
-        let nothing_fits = is_scored && nothing_fits(&hits);
+        let asked = request.query.as_deref().unwrap_or_default();
+        let nothing_fits = is_scored && nothing_fits(asked, &hits);
         if let Some(cut) = cut.filter(|_| request.operation == Operation::Search) {
             // Its answers have one form for all hits, and say where the next ones are.
             hits.truncate(cut.full + cut.named);

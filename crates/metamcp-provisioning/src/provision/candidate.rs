@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use metamcp_search::search::{CachedTokenizer, Index, ServerIndex, Strategy};
+use metamcp_search::search::{CachedTokenizer, Index, ServerIndex, Strategy, covers};
 use metamcp_tools::tool::Listing;
 
 /// How a server is brought onto this machine. There are no others.
@@ -193,6 +193,10 @@ pub fn ranked<'a>(
     let hits = Index::new(parts).search(need, Strategy::Hybrid, limit, None);
     let found = hits.into_iter().filter_map(|hit| {
         let at: usize = hit.server.parse().ok()?;
+        // In a short list a word like "current" is rare, and would make a clock a weather service.
+        if !covers(&hit, need) {
+            return None;
+        }
         Some((candidates.get(at)?, hit.confidence))
     });
     found.collect()

@@ -12,12 +12,16 @@ use super::{FITS, Hit, MAX_QUERY_CHARS, MAX_RANKED_CHARS};
 ///
 /// Found by `cargo xtask train FOLDER --floor`, which puts questions of six sets to two small catalogs of 2 to 30 servers:
 /// one where a server has the answer, one where none has. The share taken of the first minus the share taken of the
-/// second is greatest here, 64 points in the mean; with what [`is_covered`] asks for it stays so, and of catalogs without an
+/// second is greatest here, 64 points in the mean; with what [`covers`] asks for it stays so, and of catalogs without an
 /// answer 6 to 25 in a hundred are taken for one instead of 9 to 32.
 const MEETS: f32 = 0.45;
 
 /// The share of a need that the first hit has to say something like, and how near two words are that are alike.
 const COVERED: f32 = 0.4;
+
+/// Less than this, and the first hit is about something else, however few others there are: of "current weather forecast" a
+/// clock has one word.
+const TOUCHED: f32 = 0.25;
 
 /// Pieces of a short request, which says little but what is needed.
 const SHORT: f32 = 6.0;
@@ -74,19 +78,25 @@ pub fn shortlist(hits: &[Hit]) -> Shortlist {
 }
 
 /// Whether nothing here seems to do what was asked for: the hits are only the nearest. Without chances there is no telling.
-pub fn nothing_fits(hits: &[Hit]) -> bool {
-    hits.first().is_none_or(|first| first.confidence.is_some_and(|chance| chance < FITS))
+pub fn nothing_fits(query: &str, hits: &[Hit]) -> bool {
+    let Some(first) = hits.first() else { return true };
+    first.confidence.is_some_and(|chance| chance < FITS || coverage(first, query) < TOUCHED)
 }
 
 /// Whether the first hit probably does what is needed, so that nothing has to be looked for elsewhere. The chance alone
 /// would take a clock for a weather service where "current" is the only word that anything here has.
 pub fn meets(query: &str, hits: &[Hit]) -> bool {
     let Some(first) = hits.first() else { return false };
-    first.confidence.is_some_and(|chance| chance >= MEETS) && is_covered(query, first)
+    first.confidence.is_some_and(|chance| chance >= MEETS) && covers(first, query)
 }
 
 /// Whether a tool says something like enough of a query, rare words counting more.
-fn is_covered(query: &str, hit: &Hit) -> bool {
+pub fn covers(hit: &Hit, query: &str) -> bool {
+    coverage(hit, query) >= COVERED
+}
+
+/// How much of a query a tool says something like, rare words counting more; of a long one less has to be said.
+fn coverage(hit: &Hit, query: &str) -> f32 {
     let tool = hit.tool();
     let (mut asked, mut said) = (Vec::new(), Vec::new());
     meaning::pieces(text::start(query.trim(), MAX_QUERY_CHARS), &mut asked);
@@ -104,7 +114,7 @@ fn is_covered(query: &str, hit: &Hit) -> bool {
     }
     let said: Vec<_> = said.iter().map(|&piece| TABLE.direction(piece)).collect();
     // In a long request much is told around what is needed.
-    let enough = COVERED * (SHORT / asked.len().max(1) as f32).min(1.0);
+    let share = (SHORT / asked.len().max(1) as f32).min(1.0);
     let (mut like, mut all) = (0.0f32, 0.0f32);
     for piece in asked {
         let (own, weight) = (TABLE.direction(piece), TABLE.length(piece).powi(2));
@@ -114,7 +124,7 @@ fn is_covered(query: &str, hit: &Hit) -> bool {
         }
     }
     // What the table cannot read it cannot miss.
-    like >= enough * all
+    if all > 0.0 { like / (share * all) } else { 1.0 }
 }
 
 #[cfg(test)]
@@ -163,14 +173,17 @@ mod tests {
         let scores = [10.0, 9.0, 5.0, 4.0, 2.0, 1.0];
         let cut = shortlist(&hits(&[None; 6], &scores));
         assert_eq!(cut, Shortlist { full: 2, named: 2 });
-        assert!(!nothing_fits(&hits(&[None], &[0.1])) && !meets("tool0", &hits(&[None], &[9.0])));
+        assert!(
+            !nothing_fits("tool0", &hits(&[None], &[0.1]))
+                && !meets("tool0", &hits(&[None], &[9.0]))
+        );
     }
 
     #[test]
     fn what_fits_and_what_is_sure_enough_are_told_by_the_first() {
         let first = |chance: f32| hits(&[Some(chance), Some(0.001)], &[chance, 0.0]);
-        assert!(nothing_fits(&first(0.05)) && nothing_fits(&[]));
-        assert!(!nothing_fits(&first(0.3)) && !meets("tool", &first(0.3)));
+        assert!(nothing_fits("tool", &first(0.05)) && nothing_fits("tool", &[]));
+        assert!(!nothing_fits("tool", &first(0.3)) && !meets("tool", &first(0.3)));
         assert!(meets("tool", &first(0.8)) && !meets("tool", &[]));
         assert!(!meets("weather forecast for a tool", &first(0.8)), "most of it is not covered");
     }

@@ -177,7 +177,10 @@ fn a_clock_is_no_weather_service() {
     for need in ["what is the current time", "send an email", "read a text file"] {
         assert!(is_met(need), "{need}: {:?}", hits(need));
     }
-    assert!(!nothing_fits(&hits("read a file")));
+    assert!(!nothing_fits("read a file", &hits("read a file")));
+    for need in ["current weather forecast", "current stock price of Apple"] {
+        assert!(nothing_fits(need, &hits(need)), "{need}: {:?}", hits(need));
+    }
 }
 
 #[test]

@@ -148,7 +148,7 @@ impl View {
         let snapshot = Arc::clone(snapshot);
         let searching = compute::run(move || {
             let hits = snapshot.index().search(&query, Strategy::Hybrid, 2, None);
-            !hits.is_empty() && !nothing_fits(&hits)
+            !hits.is_empty() && !nothing_fits(&query, &hits)
         });
         searching.await.unwrap_or(true)
     }
