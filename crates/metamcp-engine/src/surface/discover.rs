@@ -31,6 +31,7 @@ use metamcp_wire::object;
 use metamcp_wire::scan::MAX_DEPTH;
 use serde_json::{Value, json};
 
+use super::names::nearest_ids;
 use super::reply::{self, Code, ErrorObject};
 use super::semantic::{self, QueryRanker};
 use super::{Finished, Step, View};
@@ -474,22 +475,7 @@ impl View {
         searched: &[Entry],
         snapshot: &Snapshot,
     ) -> Finished {
-        let ids: Vec<String> = searched
-            .iter()
-            .filter_map(|entry| Some((entry, snapshot.known(entry.id)?)))
-            .flat_map(|(entry, known)| {
-                known.tools.tools.iter().map(move |tool| format!("{}:{}", entry.name, tool.name))
-            })
-            .collect();
-        let names = ids.iter().filter_map(|id| id.split_once(':').map(|(_, name)| name));
-        let mut near = metamcp_types::nearest::nearest(tool, names, 5);
-        near.dedup();
-        let near: Vec<String> = ids
-            .iter()
-            .filter(|id| near.iter().any(|name| id.ends_with(&format!(":{name}"))))
-            .take(5)
-            .cloned()
-            .collect();
+        let near = nearest_ids(tool, searched.iter(), snapshot);
         let skipped = skipped(searched, snapshot).map_or(String::new(), |note| format!(" {note}"));
         let hint = if near.is_empty() {
             Advice::from("Search with ").step(Next::Search, format!(".{skipped}"))

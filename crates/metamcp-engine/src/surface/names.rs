@@ -9,7 +9,7 @@ use metamcp_types::next::{Advice, Next};
 
 use super::View;
 use super::reply::{Code, ErrorObject};
-use crate::catalog::Known;
+use crate::catalog::{Known, Snapshot};
 use crate::router::Entry;
 
 /// Most similar names suggested for one that does not exist.
@@ -170,19 +170,7 @@ impl View {
                 Advice::from("It is the name of a server; ").step(list, " lists its tools."),
             );
         }
-        let snapshot = self.snapshot();
-        let servers = self.servers();
-        let ids: Vec<String> = servers
-            .iter()
-            .filter_map(|entry| Some((entry, snapshot.known(entry.id)?)))
-            .flat_map(|(entry, known)| {
-                known.tools.tools.iter().map(move |tool| format!("{}:{}", entry.name, tool.name))
-            })
-            .collect();
-        let names = ids.iter().filter_map(|id| id.split_once(':').map(|(_, name)| name));
-        let near = nearest(tool, names, NEAR);
-        let is_near = |id: &&String| near.iter().any(|name| id.ends_with(&format!(":{name}")));
-        let near: Vec<String> = ids.iter().filter(is_near).take(NEAR).cloned().collect();
+        let near = nearest_ids(tool, self.servers().iter(), &self.snapshot());
         if near.is_empty() {
             let write = Advice::from("Write it as SERVER:TOOL; ");
             return object.hint(write.step(Next::Search, " finds it."));
@@ -242,4 +230,22 @@ fn several(written: &str, ids: Vec<String>) -> ErrorObject {
 
 fn nearest_calls(ids: &[String]) -> Advice {
     Advice::did_you_mean(ids.iter().take(NEAR_CALLS).cloned())
+}
+
+/// The ids of tools of these servers whose names are nearest to one that does not exist.
+pub(super) fn nearest_ids<'a>(
+    tool: &str,
+    servers: impl Iterator<Item = &'a Entry>,
+    snapshot: &Snapshot,
+) -> Vec<String> {
+    let ids: Vec<String> = servers
+        .filter_map(|entry| Some((entry, snapshot.known(entry.id)?)))
+        .flat_map(|(entry, known)| {
+            known.tools.tools.iter().map(move |tool| format!("{}:{}", entry.name, tool.name))
+        })
+        .collect();
+    let names = ids.iter().filter_map(|id| id.split_once(':').map(|(_, name)| name));
+    let near = nearest(tool, names, NEAR);
+    let is_near = |id: &&String| near.iter().any(|name| id.ends_with(&format!(":{name}")));
+    ids.iter().filter(is_near).take(NEAR).cloned().collect()
 }

@@ -1,5 +1,6 @@
 //! A text too long to show, cut where a reader would cut it: between lines, between items and members of JSON.
 
+use metamcp_types::text;
 use metamcp_wire::object;
 use metamcp_wire::scan::{MAX_RESULT_DEPTH, check};
 use serde_json::Value;
@@ -8,6 +9,9 @@ use serde_json::Value;
 pub const SHARE: usize = 4;
 /// Less room than this for a part of JSON, and only its size is told.
 const MIN_ROOM: usize = 24;
+
+/// Longest pointer that is told: names of members are the server's.
+const MAX_POINTER: usize = 200;
 
 /// What is shown of a long text, and where the first gap is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,17 +92,18 @@ impl Pruner {
         }
     }
 
-    /// The first items, and the last one if it is short.
+    /// The first items, and the last one if it is short. Millions of items are counted, not collected.
     fn list(&mut self, raw: &[u8], room: usize, pointer: &str) -> String {
-        let items: Vec<&[u8]> = object::elements(raw).collect();
+        let items = || object::elements(raw);
+        let (count, last) = items().fold((0, None), |(count, _), item| (count + 1, Some(item)));
         if room < MIN_ROOM {
             self.skips(pointer, 0);
-            return format!("[… {} items]", items.len());
+            return format!("[… {count} items]");
         }
-        let (mut shown, mut used) = (Vec::new(), 0);
-        let last = items.last().filter(|last| items.len() > 1 && last.len() <= room / 4);
+        let last = last.filter(|last| count > 1 && last.len() <= room / 4);
         let most = if last.is_some() { room - room / 4 } else { room };
-        for item in &items {
+        let (mut shown, mut used) = (Vec::new(), 0);
+        for item in items() {
             if used + item.len() + 1 > most {
                 break;
             }
@@ -106,19 +111,15 @@ impl Pruner {
             shown.push(String::from_utf8_lossy(item).into_owned());
         }
         if shown.is_empty() {
-            let first = self.value(
-                items.first().copied().unwrap_or_default(),
-                most / 2,
-                &join(pointer, "0"),
-            );
-            shown.push(first);
+            let first = items().next().unwrap_or_default();
+            shown.push(self.value(first, most / 2, &join(pointer, "0")));
         }
         let (first, ends) = (shown.len(), usize::from(last.is_some()));
-        if let Some(left) = items.len().checked_sub(first + ends).filter(|left| *left > 0) {
+        if let Some(left) = usize::checked_sub(count, first + ends).filter(|left| *left > 0) {
             self.skips(pointer, first);
             shown.push(format!("… {left} more items"));
         }
-        if let Some(last) = last.filter(|_| first < items.len()) {
+        if let Some(last) = last.filter(|_| first < count) {
             shown.push(String::from_utf8_lossy(last).into_owned());
         }
         format!("[{}]", shown.join(","))
@@ -126,23 +127,23 @@ impl Pruner {
 
     /// Short members whole, long ones with an even share of the rest.
     fn object(&mut self, raw: &[u8], room: usize, pointer: &str) -> String {
-        let members: Vec<_> = object::members(raw).collect();
+        let count = object::members(raw).count();
         if room < MIN_ROOM {
             self.skips(pointer, 0);
-            return format!("{{… {} members}}", members.len());
+            return format!("{{… {count} members}}");
         }
-        let most = (room / MIN_ROOM).max(1);
-        let named = &members[..members.len().min(most)];
+        let named: Vec<_> = object::members(raw).take((room / MIN_ROOM).max(1)).collect();
         let share = share(named.iter().map(|(name, value)| name.len() + value.len() + 4), room);
         let mut shown: Vec<String> = named
             .iter()
             .map(|(name, value)| {
                 let inside = join(pointer, name);
                 let room = share.saturating_sub(name.len() + 4);
-                format!("{}:{}", Value::from(&**name), self.value(value, room, &inside))
+                let name = text::cut(name, share.max(MIN_ROOM));
+                format!("{}:{}", Value::from(&*name), self.value(value, room, &inside))
             })
             .collect();
-        if let Some(left) = members.len().checked_sub(named.len()).filter(|left| *left > 0) {
+        if let Some(left) = count.checked_sub(named.len()).filter(|left| *left > 0) {
             self.skips(pointer, 0);
             shown.push(format!("… {left} more members"));
         }
@@ -159,7 +160,10 @@ impl Pruner {
     }
 
     fn skips(&mut self, pointer: &str, offset: usize) {
-        self.gap.get_or_insert_with(|| Gap::Inside { pointer: pointer.to_owned(), offset });
+        self.gap.get_or_insert_with(|| match pointer.len() <= MAX_POINTER {
+            true => Gap::Inside { pointer: pointer.to_owned(), offset },
+            false => Gap::At(0),
+        });
     }
 }
 
@@ -218,6 +222,18 @@ mod tests {
             "{}",
             list.text
         );
+    }
+
+    #[test]
+    fn a_name_of_a_megabyte_and_a_million_items_stay_short() {
+        let name = json!({ "n".repeat(1 << 20): 1, "b": 2 }).to_string();
+        assert!(excerpt(&name, 600).text.len() < 2_000);
+        let long = json!({ "n".repeat(1 << 20): "x".repeat(10_000) }).to_string();
+        let cut = excerpt(&long, 600);
+        assert!(cut.text.len() < 2_000 && cut.gap == Gap::At(0), "{:?}", cut.gap);
+        let items = format!("[{}1]", "1,".repeat(1 << 20));
+        let cut = excerpt(&items, 600);
+        assert!(cut.text.len() < 700 && cut.text.contains("more items"), "{}", cut.text);
     }
 
     #[test]
