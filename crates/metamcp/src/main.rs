@@ -2,6 +2,7 @@
 
 mod args;
 mod commands;
+mod console;
 mod env;
 mod example;
 mod exit;
@@ -107,7 +108,7 @@ fn command() -> ExitCode {
             let code = if error.use_stderr() { Exit::Usage } else { Exit::Success };
             if error.use_stderr() && args::asks_for_json(std::env::args_os()) {
                 let told = commands::config::failure_json(&args::what_is_wrong(&error));
-                let _nobody_to_tell = writeln!(anstream::stdout(), "{told:#}");
+                let _nobody_to_tell = writeln!(console::stdout(), "{told:#}");
             } else {
                 let _nobody_to_tell = error.print();
             }
@@ -172,11 +173,11 @@ fn ended(exit: anyhow::Result<Exit>, wants_json: bool) -> ExitCode {
         });
         if !is_closed_pipe && wants_json {
             let told = commands::config::failure_json(&format!("{error:#}"));
-            let _nobody_to_tell = writeln!(anstream::stdout(), "{told:#}");
+            let _nobody_to_tell = writeln!(console::stdout(), "{told:#}");
         } else if !is_closed_pipe {
             let label = render::styled(render::RED, "error");
             let _nobody_to_tell =
-                writeln!(anstream::stderr(), "{label}: {}", render::visible(&format!("{error:#}")));
+                writeln!(console::stderr(), "{label}: {}", render::visible(&format!("{error:#}")));
         }
         Exit::of(&error)
     })
@@ -185,11 +186,11 @@ fn ended(exit: anyhow::Result<Exit>, wants_json: bool) -> ExitCode {
 
 fn run(args: Args) -> anyhow::Result<Exit> {
     metamcp_engine::user_file::tell_of_waiting(|words| {
-        let _nobody_to_tell = writeln!(anstream::stderr(), "metamcp: {words}");
+        let _nobody_to_tell = writeln!(console::stderr(), "metamcp: {words}");
     });
     let Args { settings, command, quiet, verbose } = args;
-    let mut out = anstream::stdout();
-    let mut diagnostics = anstream::stderr();
+    let mut out = console::stdout();
+    let mut diagnostics = console::stderr();
     let command = command.unwrap_or(Command::Serve);
     let config_request = ConfigRequest { flags: settings.given, json: command.wants_json() };
     if quiet || config_request.json {
@@ -324,7 +325,7 @@ fn with_config(
 
 /// Serves, and reloads the configuration whenever one of its files changes.
 fn serve(flags: Vec<Given>, diagnostics: &mut dyn Write) -> anyhow::Result<Exit> {
-    let working_dir = std::env::current_dir().context("the working directory is not known")?;
+    let working_dir = console::folder().context("the working directory is not known")?;
     let load = move || {
         let flags = flags.clone();
         config::load(asked(flags, &working_dir))
@@ -347,18 +348,18 @@ fn with_servers(
         let waiting = waiting(loaded).filter(|_| !config_request.json);
         let of_this_run = loaded.remarks.iter().filter(|remark| remark.path.is_none()).cloned();
         let told: Vec<Remark> = of_this_run.chain(waiting).collect();
-        render::remarks(&mut anstream::stderr(), &told)?;
+        render::remarks(&mut console::stderr(), &told)?;
     }
     match loaded {
         Ok(loaded) => match commands::advice(&loaded) {
             None => command(&loaded),
             Some(_) if config_request.json => {
                 let told = commands::config::nowhere_json(&loaded.source);
-                writeln!(anstream::stdout(), "{told:#}")?;
+                writeln!(console::stdout(), "{told:#}")?;
                 Ok(Exit::Config)
             }
             Some(advice) => {
-                write!(anstream::stderr(), "{advice}")?;
+                write!(console::stderr(), "{advice}")?;
                 Ok(Exit::Config)
             }
         },
@@ -373,13 +374,13 @@ fn waiting(loaded: &Loaded) -> Option<Remark> {
 
 /// The effective configuration. The outer error is not about the configuration.
 fn load(flags: Vec<Given>) -> anyhow::Result<Result<Loaded, LoadError>> {
-    let working_dir = std::env::current_dir().context("the working directory is not known")?;
+    let working_dir = console::folder().context("the working directory is not known")?;
     Ok(config::load(asked(flags, &working_dir)))
 }
 
 /// The home of metamcp, without loading the configuration.
 fn home(flags: Vec<Given>) -> anyhow::Result<Result<PathBuf, LoadError>> {
-    let working_dir = std::env::current_dir().context("the working directory is not known")?;
+    let working_dir = console::folder().context("the working directory is not known")?;
     Ok(config::home(&asked(flags, &working_dir)))
 }
 
@@ -396,9 +397,9 @@ pub(crate) fn asked(flags: Vec<Given>, working_dir: &Path) -> LoadOptions<'_> {
 
 pub(crate) fn cannot_load(error: &LoadError, json: bool) -> anyhow::Result<Exit> {
     if json {
-        writeln!(anstream::stdout(), "{:#}", commands::config::error_json(error))?;
+        writeln!(console::stdout(), "{:#}", commands::config::error_json(error))?;
     } else {
-        render::load_error(&mut anstream::stderr(), error)?;
+        render::load_error(&mut console::stderr(), error)?;
     }
     Ok(Exit::Config)
 }

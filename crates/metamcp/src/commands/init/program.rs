@@ -67,7 +67,7 @@ pub(super) fn doubt(program: &Path) -> Option<String> {
 
 /// The variables that we need and that are set now.
 pub(super) fn needed() -> Vec<String> {
-    let ours = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let ours = env::names().into_iter();
     ours.filter(|name| OWN.contains(&name.as_str()) || name.starts_with("METAMCP_"))
         .filter(|name| name != metamcp_engine::config::ABOVE)
         .collect()
