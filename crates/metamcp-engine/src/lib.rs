@@ -21,6 +21,7 @@ pub mod reload;
 pub mod results;
 pub mod rlimits;
 pub mod router;
+pub mod runtime_folder;
 pub mod secrets;
 pub mod serve;
 pub mod shapes;

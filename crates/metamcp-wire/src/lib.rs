@@ -6,6 +6,7 @@ pub mod envelope;
 pub mod era;
 pub mod frame;
 pub mod handshake;
+pub mod local;
 pub mod modern;
 pub mod object;
 pub mod scan;
