@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use metamcp_engine::config::Loaded;
 use metamcp_engine::gateway::Gateway;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -39,6 +41,8 @@ pub(crate) struct Shell {
     /// The columns of its terminal, if its stdout is one.
     pub(crate) width: Option<usize>,
     pub(crate) sink: Option<Sink>,
+    /// The configuration of its context.
+    pub(crate) loaded: Option<Arc<Loaded>>,
     /// The gateway of its context, with the runtime that drives it.
     pub(crate) gateway: Option<(Handle, Arc<Gateway>)>,
     /// Closed or true once nobody waits for the command any more.
@@ -92,6 +96,11 @@ pub(crate) fn is_remote() -> bool {
 /// The gateway that a command inside the daemon has to use.
 pub(crate) fn gateway() -> Option<(Handle, Arc<Gateway>)> {
     served(|served| served.shell.gateway.clone()).flatten()
+}
+
+/// The configuration that a command inside the daemon has to use.
+pub(crate) fn loaded() -> Option<Arc<Loaded>> {
+    served(|served| served.shell.loaded.clone()).flatten()
 }
 
 /// Completes when nobody waits for this command any more; never in a process of its own, which is simply ended.
@@ -183,22 +192,48 @@ impl Served {
     }
 }
 
-/// All of standard input.
+/// What this process has read. A pipe can be read once, but the command may be tried in the daemon first, and then run
+/// here.
+static READ: Mutex<Inputs> = Mutex::new(Inputs { stdin: None, files: BTreeMap::new() });
+
+/// Contents of a command's inputs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Inputs {
+    pub(crate) stdin: Option<Vec<u8>>,
+    pub(crate) files: BTreeMap<PathBuf, Vec<u8>>,
+}
+
+/// What this process has read so far.
+pub(crate) fn inputs() -> Inputs {
+    READ.lock().clone()
+}
+
+/// All of standard input. It can be read once.
 pub(crate) fn read_stdin() -> io::Result<String> {
     if let Some(stdin) = served(|served| std::mem::take(&mut served.shell.stdin)) {
         return utf8(stdin);
     }
-    let mut text = String::new();
-    io::stdin().read_to_string(&mut text)?;
-    Ok(text)
+    let mut read = READ.lock();
+    if read.stdin.is_none() {
+        let mut bytes = Vec::new();
+        io::stdin().read_to_end(&mut bytes)?;
+        read.stdin = Some(bytes);
+    }
+    utf8(read.stdin.clone().unwrap_or_default())
 }
 
 /// A file named on the command line.
 pub(crate) fn read_file(path: &Path) -> io::Result<String> {
-    if let Some(given) = served(|served| served.shell.files.get(path).cloned()).flatten() {
-        return utf8(given);
+    if let Some(given) = served(|served| served.shell.files.get(path).cloned()) {
+        return given.map_or_else(|| std::fs::read_to_string(absolute(path)), utf8);
     }
-    std::fs::read_to_string(absolute(path))
+    let mut read = READ.lock();
+    if let Some(bytes) = read.files.get(path) {
+        return utf8(bytes.clone());
+    }
+    let bytes = std::fs::read(path)?;
+    read.files.insert(path.to_owned(), bytes.clone());
+    utf8(bytes)
 }
 
 fn utf8(bytes: Vec<u8>) -> io::Result<String> {

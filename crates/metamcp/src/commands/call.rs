@@ -51,6 +51,14 @@ pub(crate) fn run(loaded: &Loaded, args: &CallArgs, out: &mut dyn Write) -> anyh
     show(&result, args.json, out)
 }
 
+/// Reads what a call takes from files and stdin, so that it can be handed on.
+pub(crate) fn read_inputs(args: &CallArgs) -> anyhow::Result<()> {
+    if args.arguments.as_deref() == Some("-") {
+        console::read_stdin()?;
+    }
+    Pairs::read(&args.pairs).map(drop)
+}
+
 /// Resolves a bare tool name to an id with its server. A name that is ambiguous, or unknown and close to none, is
 /// returned unchanged: the call then reports why.
 async fn whole_id(gateway: &Gateway, tool: &str) -> anyhow::Result<String> {

@@ -99,7 +99,8 @@ fn exit(error: &Value) -> Exit {
     }
 }
 
-fn read(file: &Path) -> anyhow::Result<String> {
+/// The script, from its file or from stdin.
+pub(crate) fn read(file: &Path) -> anyhow::Result<String> {
     if file == Path::new("-") {
         return console::read_stdin().context("cannot read the script from stdin");
     }
