@@ -49,7 +49,7 @@ use crate::login::Tokens;
 use crate::observe::{CallRecord, Event, Interest, Payload, Verdict};
 use crate::provision::Provisioner;
 use crate::results::Results;
-use crate::router::{Caller, Entry, Router, Servers};
+use crate::router::{Caller, Context, Router, Seat};
 use crate::shapes::Shapes;
 use crate::usage_history::UsageStore;
 use execute::CodeMode;
@@ -85,11 +85,11 @@ pub struct Parts {
     /// Usage history, unless the operator disabled it.
     pub usage_history: Option<Arc<UsageStore>>,
     /// Code mode as it is configured.
-    pub code: CodeMode,
+    pub code: Arc<CodeMode>,
     /// Learned result shapes.
     pub shapes: Arc<Shapes>,
     /// The result store.
-    pub results: Results,
+    pub results: Arc<Results>,
     /// Whether secrets are redacted from all output.
     pub redacts: bool,
     /// OAuth tokens, which are secrets too.
@@ -106,9 +106,9 @@ pub struct Surface {
     pub(crate) usage_history: Option<Arc<UsageStore>>,
     pub(crate) options: Options,
     pub(crate) cursors: CursorKey,
-    pub(crate) code: CodeMode,
+    pub(crate) code: Arc<CodeMode>,
     /// The result store.
-    pub(crate) results: Results,
+    pub(crate) results: Arc<Results>,
     /// Learned result shapes, for declarations.
     pub(crate) shapes: Arc<Shapes>,
     /// Finds and installs servers.
@@ -127,9 +127,9 @@ pub struct Surface {
     draining: AtomicBool,
 }
 
-/// A redactor, with the server table and token generation it was built for.
+/// A redactor, with the generations of servers' secrets and of tokens it was built for.
 struct CachedRedactor {
-    servers: Arc<Servers>,
+    servers: u64,
     version: u64,
     redactor: Arc<Redactor>,
 }
@@ -139,6 +139,8 @@ struct CachedRedactor {
 pub struct View {
     /// The surface, shared by all views.
     pub surface: Arc<Surface>,
+    /// Its session's place: which instance of each server it uses.
+    pub seat: Arc<Seat>,
     /// Which tools are shown.
     pub tool_surface: ToolSurface,
     /// The scope it is restricted to, if any.
@@ -254,6 +256,16 @@ impl View {
         }
     }
 
+    /// The same view for another session.
+    pub fn seated(&self, seat: Arc<Seat>) -> View {
+        View { seat, ..self.clone() }
+    }
+
+    /// The configuration behind it.
+    pub fn context(&self) -> &Arc<Context> {
+        self.seat.context()
+    }
+
     /// The same view, restricted to a scope.
     pub fn restricted_to(&self, scope: Arc<Scope>) -> View {
         View { scope: Some(scope), ..self.clone() }
@@ -317,8 +329,7 @@ impl Surface {
         let _unseeded = getrandom::fill(&mut key);
         let Parts { router, catalog, usage_history, code, shapes, results, .. } = parts;
         let Parts { redacts, tokens, provisioner, .. } = parts;
-        let servers = router.servers();
-        let redactor = Mutex::new(CachedRedactor::new(servers, &tokens, redacts));
+        let redactor = Mutex::new(CachedRedactor::new(&router, &tokens, redacts));
         Surface {
             router,
             catalog,
@@ -357,10 +368,10 @@ impl Surface {
 
     /// The redactor for the current server configuration, with the secrets that were resolved for it.
     fn redactor(&self) -> Arc<Redactor> {
-        let servers = self.router.servers();
+        let servers = self.router.secrets_version();
         let mut last = self.redactor.lock();
-        if !Arc::ptr_eq(&last.servers, &servers) || last.version != self.tokens.version() {
-            *last = CachedRedactor::new(servers, &self.tokens, self.redacts);
+        if last.servers != servers || last.version != self.tokens.version() {
+            *last = CachedRedactor::new(&self.router, &self.tokens, self.redacts);
         }
         Arc::clone(&last.redactor)
     }
@@ -400,22 +411,16 @@ impl Surface {
     pub fn end(&self) {
         self.results.end();
     }
-
-    /// The configured server of that name; `mcp.NAME` means the same where no server is called that.
-    pub(crate) fn server(&self, name: &str) -> Option<Entry> {
-        let servers = self.router.servers();
-        let found = servers.named(name);
-        found.or_else(|| servers.named(metamcp_surface::discover::without_alias(name)?)).cloned()
-    }
 }
 
 impl CachedRedactor {
-    fn new(servers: Arc<Servers>, tokens: &Tokens, redacts: bool) -> CachedRedactor {
+    /// With the secrets of every server of this process: what one client's server knows is nobody else's business.
+    fn new(router: &Router, tokens: &Tokens, redacts: bool) -> CachedRedactor {
         // Read before the values: one that arrives in between is picked up the next time.
-        let version = tokens.version();
-        let tokens = tokens.secrets();
+        let (servers, version) = (router.secrets_version(), tokens.version());
+        let (own, tokens) = (router.secrets(), tokens.secrets());
         let redactor = match redacts {
-            true => Redactor::new(servers.secrets().chain(&tokens)),
+            true => Redactor::new(own.iter().chain(&tokens)),
             false => Redactor::off(),
         };
         CachedRedactor { servers, version, redactor: Arc::new(redactor) }

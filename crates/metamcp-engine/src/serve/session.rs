@@ -136,6 +136,7 @@ impl Session {
     ) -> Arc<Session> {
         let resumed = peer.is_some();
         let mut identity = Identity::new(view.principal, Arc::clone(&view.principal_name));
+        identity.session = view.seat.session;
         identity.client = peer.as_deref().map(client_info);
         let state = State::new(identity, peer);
         let session = Arc::new_cyclic(|me| Session {
@@ -260,10 +261,10 @@ impl Session {
             && self.stateless.is_quiet()
     }
 
-    /// Whether it has a log level or subscriptions, which would be lost with the session.
+    /// Whether it has a log level, subscriptions or servers of its own, which would be lost with the session.
     pub fn is_attached(&self) -> bool {
         let state = self.lock();
-        state.level.is_some() || !state.watched.is_empty()
+        state.level.is_some() || !state.watched.is_empty() || self.view.seat.has_own()
     }
 
     /// Waits until handshakes and lists are answered, which run nothing at a server.
@@ -450,7 +451,9 @@ impl Session {
                 }
             }
             "notifications/initialized" => self.ready.notify_one(),
-            "notifications/roots/list_changed" => self.view.surface.router.roots_changed(),
+            "notifications/roots/list_changed" => {
+                self.view.surface.router.roots_changed(|server| self.view.seat.uses(server));
+            }
             _ => {}
         }
     }
@@ -584,7 +587,7 @@ impl Responder for Session {
                 }
             }
             CallOutcome::Failed(error) => {
-                let entry = self.view.surface.server(&error.server);
+                let entry = self.view.any_server(&error.server);
                 let config = entry.as_ref().map(|entry| &*entry.config);
                 if !self.view.is_direct() {
                     let object = ErrorObject::from_call(&error, config);
@@ -607,6 +610,10 @@ impl Responder for Session {
 impl Client for Session {
     fn identity(&self) -> Arc<Identity> {
         Arc::clone(&self.lock().identity)
+    }
+
+    fn uses(&self, server: ServerId) -> bool {
+        self.view.seat.uses(server)
     }
 
     fn capabilities(&self) -> Value {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use metamcp_calls::pool::ConnId;
+use metamcp_calls::pool::{ConnId, ServerId};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -49,7 +49,7 @@ impl View {
         match answered.await {
             Ok(CallOutcome::Result(result)) => Finished::Result(result.to_vec()),
             Ok(CallOutcome::Failed(error)) => {
-                let entry = self.surface.server(&error.server);
+                let entry = self.any_server(&error.server);
                 let config = entry.as_ref().map(|entry| &*entry.config);
                 Finished::Refused(Box::new(ErrorObject::from_call(&error, config)))
             }
@@ -87,6 +87,11 @@ impl Responder for Command {
 impl Client for Command {
     fn identity(&self) -> Arc<Identity> {
         Arc::clone(&self.identity)
+    }
+
+    /// It answers no server request.
+    fn uses(&self, _server: ServerId) -> bool {
+        false
     }
 
     fn capabilities(&self) -> Value {

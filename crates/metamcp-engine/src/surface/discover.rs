@@ -183,7 +183,7 @@ impl View {
     ) -> T {
         let overview = request.is_overview();
         let about = |entry: &Entry| {
-            let known = results.snapshot.known(entry.id)?;
+            let known = results.snapshot.known(entry.definition)?;
             about::of(&entry.name, &known.tools)
         };
         let abouts: Vec<Option<String>> = results.searched.iter().map(about).collect();
@@ -341,10 +341,10 @@ impl View {
             .collect();
         let (mut pending, mut failed) = (Vec::new(), Vec::new());
         for (entry, (state, reason)) in searched.iter().zip(&states) {
-            if snapshot.known(entry.id).is_some() || *state == ServerState::Disabled {
+            if snapshot.known(entry.definition).is_some() || *state == ServerState::Disabled {
                 continue;
             }
-            if *state == ServerState::Failed || snapshot.failure(entry.id).is_some() {
+            if *state == ServerState::Failed || snapshot.failure(entry.definition).is_some() {
                 let reason = reason.as_deref().map_or("no tools listed", cut);
                 failed.push((entry.name.to_string(), reason.to_owned()));
             } else {
@@ -431,7 +431,7 @@ impl View {
             let hits: Vec<Hit> = searched
                 .iter()
                 .filter_map(|entry| {
-                    let known = snapshot.known(entry.id)?;
+                    let known = snapshot.known(entry.definition)?;
                     Hit::named(Arc::clone(&entry.name), Arc::clone(&known.tools), tool)
                 })
                 .collect();
@@ -445,7 +445,9 @@ impl View {
         // A server without a query: all its tools, page by page.
         let all: Vec<Hit> = searched
             .iter()
-            .filter_map(|entry| Some(Hit::all_of(&entry.name, &snapshot.known(entry.id)?.tools)))
+            .filter_map(|entry| {
+                Some(Hit::all_of(&entry.name, &snapshot.known(entry.definition)?.tools))
+            })
             .flatten()
             .collect();
         let total = all.len();
@@ -533,7 +535,7 @@ impl ServerStatus {
         if let Some(reason) = entry.config.state.against() {
             return (ServerState::Disabled, Some(reason.to_owned()));
         }
-        let listing = snapshot.failure(entry.id).map(ToString::to_string);
+        let listing = snapshot.failure(entry.definition).map(ToString::to_string);
         let Some(view) = &self.view else { return (ServerState::NotStarted, None) };
         let failure = || {
             let failure = view.last_failure.as_ref()?;
@@ -546,7 +548,8 @@ impl ServerStatus {
                 None => what,
             })
         };
-        let is_empty = snapshot.known(entry.id).is_some_and(|known| known.tools.tools.is_empty());
+        let is_empty =
+            snapshot.known(entry.definition).is_some_and(|known| known.tools.tools.is_empty());
         let is_silent = |peer: &Arc<Peer>| peer.capabilities.is_object() && !peer.can("tools");
         let silent = is_empty && self.peer.as_ref().is_some_and(is_silent);
         let listing = listing.or_else(|| silent.then(|| NO_TOOLS.to_owned()));
@@ -611,7 +614,7 @@ fn line<'a>(
     snapshot: &'a Snapshot,
     about: Option<&'a str>,
 ) -> ServerLine<'a> {
-    let known = snapshot.known(entry.id);
+    let known = snapshot.known(entry.definition);
     ServerLine {
         name: &entry.name,
         origin: entry.config.origin.as_str(),
@@ -700,7 +703,7 @@ fn not_listed(
 
 /// A sentence about the tools that were skipped in a list of these servers; of several, with the server's name.
 fn skipped(searched: &[Entry], snapshot: &Snapshot) -> Option<String> {
-    let of = |entry: &Entry| snapshot.known(entry.id)?.tools.left_out();
+    let of = |entry: &Entry| snapshot.known(entry.definition)?.tools.left_out();
     if let [entry] = searched {
         return of(entry);
     }

@@ -46,7 +46,7 @@ impl Default for Scope {
 impl View {
     /// The servers this view has, in the order of the file.
     pub(crate) fn servers(&self) -> Arc<Servers> {
-        let servers = self.surface.router.servers();
+        let servers = self.seat.servers();
         match &self.scope {
             None => servers,
             Some(scope) => {
@@ -60,7 +60,14 @@ impl View {
         let is_in = |entry: &Entry| {
             self.scope.as_ref().is_none_or(|scope| scope.toolset.has_server(&entry.config))
         };
-        self.surface.server(name).filter(is_in)
+        self.any_server(name).filter(is_in)
+    }
+
+    /// The same, whether or not it is in the scope.
+    pub(crate) fn any_server(&self, name: &str) -> Option<Entry> {
+        let servers = self.seat.servers();
+        let found = servers.named(name);
+        found.or_else(|| servers.named(metamcp_surface::discover::without_alias(name)?)).cloned()
     }
 
     /// Whether a server is in this view as a whole, not with some of its tools.
@@ -77,8 +84,11 @@ impl View {
             if let Some(current) = before.as_ref().filter(|narrowed| narrowed.is_of(&whole)) {
                 return Arc::clone(&current.part);
             }
-            let servers: Vec<_> =
-                self.servers().iter().map(|entry| (entry.id, Arc::clone(&entry.config))).collect();
+            let servers: Vec<_> = self
+                .servers()
+                .iter()
+                .map(|entry| (entry.definition, Arc::clone(&entry.config)))
+                .collect();
             let keep = |config: &_, tool: &str| scope.toolset.has_tool(config, tool);
             // Computed without the lock: a call must not wait for a search that computes the same.
             let next = Narrowed::of(&whole, &servers, keep, before.as_ref());

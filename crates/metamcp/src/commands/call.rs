@@ -62,7 +62,7 @@ pub(crate) fn read_inputs(args: &CallArgs) -> anyhow::Result<()> {
 /// Resolves a bare tool name to an id with its server. A name that is ambiguous, or unknown and close to none, is
 /// returned unchanged: the call then reports why.
 async fn whole_id(gateway: &Gateway, tool: &str) -> anyhow::Result<String> {
-    let servers = gateway.router.servers();
+    let servers = gateway.servers();
     if tool.contains(':') || tool.starts_with('@') || servers.named(tool).is_some() {
         return Ok(tool.to_owned());
     }
@@ -82,7 +82,7 @@ async fn whole_id(gateway: &Gateway, tool: &str) -> anyhow::Result<String> {
     let snapshot = gateway.catalog.snapshot();
     let known: Vec<String> = servers
         .iter()
-        .filter_map(|entry| snapshot.known(entry.id))
+        .filter_map(|entry| snapshot.known(entry.definition))
         .flat_map(|known| known.tools.tools.iter())
         .map(|tool| tool.name.to_string())
         .collect();

@@ -57,8 +57,8 @@ pub(crate) fn tools(
         |name: &str| args.servers.is_empty() || args.servers.iter().any(|it| it == name);
     let found = gateway::with(loaded, async |gateway| {
         for name in &args.servers {
-            if gateway.router.servers().named(name).is_none() {
-                let known = gateway.router.servers();
+            if gateway.servers().named(name).is_none() {
+                let known = gateway.servers();
                 let near = nearest(name, known.iter().map(|entry| &*entry.name), 1);
                 let near = near.first().map(|near| format!("; did you mean `{near}`?"));
                 return Err(misuse(format!(
@@ -253,11 +253,11 @@ const NEXT_LIST: Duration = Duration::from_secs(3);
 /// Waits for the wanted servers that have never listed their tools.
 pub(super) async fn first_lists(gateway: &Gateway, is_wanted: &dyn Fn(&str) -> bool) {
     gateway.catalog.loaded().await;
-    let (servers, snapshot) = (gateway.router.servers(), gateway.catalog.snapshot());
+    let (servers, snapshot) = (gateway.servers(), gateway.catalog.snapshot());
     let wanted =
         || servers.iter().filter(|entry| entry.config.is_enabled() && is_wanted(&entry.name));
     let (done, mut finished) = tokio::sync::mpsc::channel(servers.iter().count().max(1));
-    for entry in wanted().filter(|entry| snapshot.known(entry.id).is_none()) {
+    for entry in wanted().filter(|entry| snapshot.known(entry.definition).is_none()) {
         let (view, name, done) = (gateway.view.clone(), entry.name.to_string(), done.clone());
         task::spawn("list", async move {
             view.make_known(&name).await;
@@ -269,7 +269,7 @@ pub(super) async fn first_lists(gateway: &Gateway, is_wanted: &dyn Fn(&str) -> b
     let limit = clock::instant() + gateway::PATIENCE;
     loop {
         let snapshot = gateway.catalog.snapshot();
-        let until = match wanted().any(|entry| snapshot.known(entry.id).is_some()) {
+        let until = match wanted().any(|entry| snapshot.known(entry.definition).is_some()) {
             true => limit.min(clock::instant() + NEXT_LIST),
             false => limit,
         };

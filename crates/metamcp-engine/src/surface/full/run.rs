@@ -207,7 +207,7 @@ impl View {
             return None;
         }
         let snapshot = self.snapshot();
-        let checker = snapshot.known(entry.id)?.tool(tool)?.output_checker()?;
+        let checker = snapshot.known(entry.definition)?.tool(tool)?.output_checker()?;
         let value: Value = serde_json::from_slice(content).ok()?;
         let violations = checker.check(&value).err()?;
         let listed: Vec<Value> = violations
@@ -228,7 +228,7 @@ impl View {
 
     pub(super) fn definition(&self, entry: &Entry, tool: &str) -> Option<Value> {
         let snapshot = self.snapshot();
-        Some(full_surface::definition_of(snapshot.known(entry.id)?.tool(tool)?))
+        Some(full_surface::definition_of(snapshot.known(entry.definition)?.tool(tool)?))
     }
 }
 
