@@ -289,6 +289,19 @@ impl Gateway {
         self.view.seated(seat)
     }
 
+    /// The same gateway for a command of a shell, which has no later call to fetch the rest of a result with.
+    #[must_use]
+    pub fn for_shell(&self) -> Gateway {
+        Gateway {
+            router: Arc::clone(&self.router),
+            catalog: Arc::clone(&self.catalog),
+            view: View { audience: Audience::Shell, ..self.view.clone() },
+            usage_history: self.usage_history.clone(),
+            scopes: self.scopes.clone(),
+            pinned: Arc::clone(&self.pinned),
+        }
+    }
+
     /// Starts the eager servers and the first `count` of the others without waiting for a call.
     pub fn warm(&self, count: usize) {
         let servers = self.servers();

@@ -3,6 +3,7 @@
 //! In: bytes of clients.  Out: bytes to them, each message on its stream.
 //! Tests: `metamcp/tests/`, with real clients.
 
+pub mod daemon_status;
 pub mod http;
 mod project_approval;
 pub mod response_streams;

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::reply::ErrorObject;
 use super::{Finished, Step, View};
 use crate::observe::{Identity, Origin};
-use crate::router::{CallOutcome, Caller, Client, Responder, ServerRequest};
+use crate::router::{CallOutcome, Caller, Client, Responder, Router, ServerRequest};
 
 /// Identifies the one call.
 const TAG: &[u8] = b"1";
@@ -34,6 +34,8 @@ impl View {
             origin: Origin::Command,
             arrived: None,
         };
+        // The command may be given up: its shell is gone, and what it asked for goes with it.
+        let _cancel = CancelOnDrop(Arc::clone(&self.surface.router), Arc::clone(&caller.responder));
         let line = Bytes::from(params.to_string());
         let finished = match self.call(Some(&line), &line, caller) {
             Step::Now(finished) => finished,
@@ -53,6 +55,15 @@ impl View {
             }
             Ok(CallOutcome::Cancelled) | Err(_) => Finished::Dispatched,
         }
+    }
+}
+
+/// Cancels the calls of a command that is dropped before its answer; after it there are none.
+struct CancelOnDrop(Arc<Router>, Arc<dyn Responder>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel_all(&self.1);
     }
 }
 

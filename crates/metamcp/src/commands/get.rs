@@ -187,7 +187,7 @@ fn inherited(server: &ServerConfig, global: &PassEnv) -> Vec<String> {
     let home = server.sandbox_policy.as_ref().map(|sandbox_policy| sandbox_policy.home.as_path());
     let pass = server.pass_env.with(global);
     let all: Vec<(OsString, OsString)> =
-        environment::for_server(std::env::vars_os(), &[], &pass, home);
+        environment::for_server(crate::env::all(), &[], &pass, home);
     let names = all.into_iter().map(|(name, _)| visible(&name.to_string_lossy()));
     names.filter(|name| !env.iter().any(|(own, _)| own == name)).collect()
 }

@@ -179,7 +179,7 @@ impl View {
         };
         if self.is_too_long(result) {
             let handle = self.surface.results.put_result(&self.owner(), result.clone());
-            let limit = self.surface.options.result_chars;
+            let limit = self.result_chars();
             let shown = excerpt::preview(excerpt::value_in(result), limit, &handle).to_string();
             return RunResult {
                 shown: Cow::Owned(shown.into_bytes()),
