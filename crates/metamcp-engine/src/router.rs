@@ -54,7 +54,7 @@ pub use context::{Context, Seat, SeatEnd};
 pub use error::{CallError, CallErrorKind};
 pub use message::{Input, Verbatim};
 pub use relay::{Level, ServerRequest};
-pub use servers::{Definition, Entry, Instance, ScopeKey, Servers, as_written};
+pub use servers::{Definition, Entry, Instance, ScopeKey, Servers, as_written, environment_of};
 
 /// Arguments of at least this size stay in the read buffer; smaller ones are copied, which frees it sooner.
 const COPY_BELOW: usize = 16 * 1024;
