@@ -293,7 +293,9 @@ impl Gateway {
     #[must_use]
     pub fn for_shell(&self) -> Gateway {
         Gateway {
+            machine: Arc::clone(&self.machine),
             router: Arc::clone(&self.router),
+            context: Arc::clone(&self.context),
             catalog: Arc::clone(&self.catalog),
             view: View { audience: Audience::Shell, ..self.view.clone() },
             usage_history: self.usage_history.clone(),
