@@ -281,6 +281,7 @@ async fn read(load: &Arc<Load>) -> Result<(Loaded, Accepted), LoadError> {
 
 #[cfg(test)]
 mod tests {
+    use metamcp_config::config::ServerConfig;
     use metamcp_types::secret::Secret;
 
     use super::*;

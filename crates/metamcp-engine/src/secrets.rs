@@ -157,7 +157,8 @@ mod tests {
         let mut server = ServerConfig::stdio("one", "x", &[]);
         let env = server.transport.given_mut();
         env.push(("KEY".to_owned(), Secret::reference("KEY", reference)));
-        let server = resolved(&server).await.map_err(|error| error.to_string())?;
+        let server =
+            resolved(&server, &Variables::default()).await.map_err(|error| error.to_string())?;
         let server = server.expect("there is one reference");
         Ok(server.transport.given()[0].1.expose().to_owned())
     }
@@ -199,20 +200,23 @@ mod tests {
             starter: folder.path().join("start.cjs"),
             values: vec![(1, reference)],
         });
-        let started = resolved(&server).await.unwrap().expect("there is one to look up");
+        let started = resolved(&server, &Variables::default())
+            .await
+            .unwrap()
+            .expect("there is one to look up");
         let LocalCommand { args, env, .. } = started.transport.local().unwrap();
         assert_eq!(args[..], words, "the command line has none of it");
         assert_eq!(env[0].1.expose(), format!("[[1,{address:?}]]"));
         assert!(started.secrets().iter().any(|secret| secret.name() == "url"));
         assert!(!format!("{started:?}").contains("hunter2"));
         std::fs::remove_file(&path).unwrap();
-        let told = resolved(&server).await.unwrap_err().to_string();
+        let told = resolved(&server, &Variables::default()).await.unwrap_err().to_string();
         assert!(told.starts_with("the secret for url cannot be resolved"), "{told}");
     }
 
     #[tokio::test]
     async fn without_references_nothing_is_done() {
         let server = ServerConfig::stdio("one", "x", &[]);
-        assert!(resolved(&server).await.unwrap().is_none());
+        assert!(resolved(&server, &Variables::default()).await.unwrap().is_none());
     }
 }

@@ -27,7 +27,6 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -123,8 +122,6 @@ pub struct Surface {
     redactor: Mutex<CachedRedactor>,
     redacts: bool,
     tokens: Arc<Tokens>,
-    /// No new calls: the gateway is shutting down.
-    draining: AtomicBool,
 }
 
 /// A redactor, with the generations of servers' secrets and of tokens it was built for.
@@ -294,7 +291,7 @@ impl View {
         let Some(name) = name.and_then(object::text) else {
             return invalid("tools/call needs a name, which is a string".to_owned());
         };
-        if self.surface.is_draining() {
+        if self.seat.is_draining() {
             return Step::Now(full::too_late(&name));
         }
         match &*name {
@@ -346,7 +343,6 @@ impl Surface {
             redacts,
             tokens,
             provisioner,
-            draining: AtomicBool::new(false),
         }
     }
 
@@ -396,15 +392,6 @@ impl Surface {
     fn searched(&self, caller: &Caller, query: &str, ids: &[String]) {
         let (identity, at) = (caller.client.identity(), self.router.clock.now());
         self.router.observer.publish(&Event::Search { identity: &identity, query, ids, at });
-    }
-
-    /// Accepts no new calls of clients; calls of scripts and chains in progress still pass.
-    pub fn drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
-    }
-
-    fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
     }
 
     /// Removes what must not outlive the gateway.

@@ -34,6 +34,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use insta::assert_snapshot;
+use metamcp_testkit::DAEMON;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -103,6 +104,7 @@ impl Shell {
             .args(arguments)
             .env_clear()
             .env("HOME", self.root.path().join("user"))
+            .env(DAEMON.0, DAEMON.1)
             .current_dir(self.root.path().join("project"));
         command
     }

@@ -21,7 +21,7 @@ fn catalog(cache: Option<SchemaCache>, servers: u32) -> Arc<Catalog> {
     let catalog = Catalog::new(cache, Duration::from_mins(1));
     for number in 0..servers {
         let config = ServerConfig::stdio(format!("server{number:03}"), "none", &[]);
-        catalog.add(DefinitionId(number), Arc::new(config));
+        catalog.add(DefinitionId(u64::from(number)), Arc::new(config));
     }
     Arc::new(catalog)
 }
@@ -51,7 +51,7 @@ async fn a_cache_is_read_completely_except_for_damaged_entries() {
     let snapshot = catalog.snapshot();
     for number in 0..servers {
         let known = snapshot
-            .known(DefinitionId(number))
+            .known(DefinitionId(u64::from(number)))
             .and_then(|known| known.tool(&format!("tool_{number}")));
         assert_eq!(known.is_some(), number != 7, "{number}");
     }

@@ -4,7 +4,7 @@
 //! A seat is one session's place in it: which instance of each server it uses.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use metamcp_calls::dispatch::ServerPolicy;
@@ -144,6 +144,7 @@ impl Context {
             session,
             roots: Mutex::default(),
             taken: Mutex::default(),
+            draining: AtomicBool::new(false),
             ends,
         })
     }
@@ -177,6 +178,8 @@ pub struct Seat {
     /// A digest of the client's roots, once it has said them.
     roots: Mutex<Option<u64>>,
     taken: Mutex<Taken>,
+    /// No new calls: the session is ending.
+    draining: AtomicBool,
     ends: SeatEnd,
 }
 
@@ -222,6 +225,15 @@ impl Seat {
     /// Whether this session uses an instance.
     pub fn uses(&self, server: metamcp_calls::pool::ServerId) -> bool {
         self.taken.lock().servers.has(server)
+    }
+
+    /// Accepts no new calls of the client; calls of scripts and chains in progress still pass.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
     }
 
     /// Whether it has instances of its own.

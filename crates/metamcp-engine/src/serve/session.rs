@@ -27,6 +27,7 @@ use tokio::task::AbortHandle;
 
 use super::response_streams::ResponseStreams;
 use super::stateless::{StatelessHandler, SuspendedCalls};
+use crate::clock::Clock;
 use crate::observe::{ClientInfo, Identity, Origin};
 use crate::router::{CallOutcome, Caller, Client, Responder, ServerRequest};
 use crate::surface::reply::{ErrorObject, Plain};
@@ -151,6 +152,10 @@ impl Session {
             session.watch_changes();
         }
         session
+    }
+
+    pub(super) fn clock(&self) -> Clock {
+        self.view.surface.router.clock
     }
 
     /// The client's side of the handshake, once it is done.
@@ -295,7 +300,7 @@ impl Session {
 
     /// The gateway drains: requests in progress continue, new calls are refused, subscriptions end cleanly.
     pub fn drain(&self) {
-        self.view.surface.drain();
+        self.view.seat.drain();
         self.stateless.end_subscriptions(&self.response_streams);
     }
 

@@ -84,7 +84,7 @@ impl View {
     /// The response to requests during shutdown.
     fn too_late(&self) -> Option<Finished> {
         let message = "metamcp is shutting down; nothing was run".to_owned();
-        self.surface.is_draining().then_some(Finished::Protocol { code: -32000, message })
+        self.seat.is_draining().then_some(Finished::Protocol { code: -32000, message })
     }
 
     /// Whether any server of this view may have resources or prompts.

@@ -7,6 +7,7 @@ use metamcp_child::environment;
 use metamcp_config::config::{
     Lifecycle, LocalCommand, PassEnv, RemoteEndpoint, ServerConfig, ServerOrigin, ServerState,
 };
+use metamcp_config::scope::Scope;
 use metamcp_engine::catalog::schema_cache::SchemaCache;
 use metamcp_engine::clock::unix_millis;
 use metamcp_engine::config::Loaded;
@@ -41,6 +42,8 @@ pub(crate) fn run(loaded: &Loaded, args: &GetArgs, out: &mut dyn Write) -> anyho
         told["timeoutMs"] = json!(server.timeout.map(|limit| limit.as_millis()));
         told["idleTimeoutMs"] = json!(server.idle_timeout.map(|limit| limit.as_millis()));
         told["maxInFlight"] = json!(server.max_in_flight);
+        told["share"] = json!(server.share.map(Scope::as_str));
+        told["instances"] = json!(server.instances);
         told["exclusive"] = json!(server.exclusive);
         told["tags"] = json!(server.tags);
         told["allowedTools"] = json!(server.tools.allow.as_ref().map(|all| patterns(all)));
@@ -155,6 +158,12 @@ fn facts(
         rows.push(("calls", "one at a time".to_owned()));
     } else if let Some(most) = server.max_in_flight {
         rows.push(("calls", format!("at most {most} at once")));
+    }
+    if let Some(share) = server.share {
+        rows.push(("share", share.as_str().to_owned()));
+    }
+    if server.instances > 1 {
+        rows.push(("instances", format!("at most {}", server.instances)));
     }
     if let Some(sandbox_policy) = &server.sandbox_policy {
         let open: Vec<String> =
