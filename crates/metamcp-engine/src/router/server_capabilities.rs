@@ -76,7 +76,7 @@ impl Router {
             if let Some(definition) = definition {
                 let said = inner.said.entry(definition).or_default();
                 said.server_name.clone_from(&peer.name);
-                said.title.clone_from(&peer.title);
+                said.title = peer.title.clone().unwrap_or_default();
                 said.declared = declared_scope(peer);
             }
             let watched: Vec<String> =
