@@ -315,7 +315,7 @@ impl Router {
 
     /// Passes a call to the dispatch, under a key of its own.
     fn enter(&self, mut pending: Pending, now: Moment) {
-        let options = CallOptions { timeout: None, harmless: pending.request.harmless };
+        let options = CallOptions { harmless: pending.request.harmless, ..CallOptions::default() };
         let mut effects = Effects::new();
         let mut state = self.lock();
         pending.key = state.next_key;
@@ -383,7 +383,7 @@ impl Router {
         let now = self.clock.now();
         let mut effects = Effects::new();
         let mut state = self.lock();
-        let woken = state.dispatch.wake_server(server, now, &mut effects);
+        let woken = state.dispatch.wake_server(server, 0, now, &mut effects);
         self.carry_out(state, effects);
         woken
     }
