@@ -56,7 +56,7 @@ pub const SLOT_QUEUE: usize = 2048;
 pub const SERVER_QUEUE: usize = 16_384;
 /// A call's deadline may be pushed out by progress up to this many times its timeout.
 pub const PROGRESS_CAP: u32 = 10;
-/// The lane of what nobody in particular wants.
+/// The lane in which a shared server is restarted after a crash.
 const NOBODY: u64 = 0;
 /// How long after a sign of life a starting server is given for the next.
 const LIFE_GRACE: Duration = Duration::from_secs(30);
@@ -632,6 +632,8 @@ impl Default for ServerPolicy {
             keep: Keep::UntilTimeout,
             idle_timeout: None,
             one_pipe: false,
+            owner: None,
+            instances: 1,
         }
     }
 }

@@ -211,7 +211,8 @@ impl<T> Dispatch<T> {
         }
         if attached {
             // Kept attached while somebody waits for it, or for the one respawn a crash earns.
-            entry.wanted = (fresh_start && !self.stopping).then_some(NOBODY);
+            entry.wanted =
+                (fresh_start && !self.stopping).then_some(entry.policy.owner.unwrap_or(NOBODY));
             if entry.queue.is_empty() && entry.wanted.is_none() {
                 entry.conn = None;
             }
@@ -380,7 +381,7 @@ impl<T> Dispatch<T> {
             // Stays attached: `gone` starts it once more, also where it was only to list its tools, because a call
             // waits for that list.
             entry.retried_start = true;
-            entry.wanted = Some(NOBODY);
+            entry.wanted = Some(entry.policy.owner.unwrap_or(NOBODY));
             self.pump(now, effects);
             return self.rearm(now);
         }

@@ -35,12 +35,16 @@ pub struct ServerPolicy {
     pub idle_timeout: Option<Duration>,
     /// Whether all its calls take one pipe, so that silence after one of them may be the silence of all.
     pub one_pipe: bool,
+    /// The lane of the session it belongs to, whose share of the pool it takes; nobody's if it is shared.
+    pub owner: Option<u64>,
+    /// How many there may be of it at once: the router adds siblings ([`crate::siblings`]), each with an id of its own.
+    pub instances: u32,
 }
 
 impl ServerPolicy {
     /// On which terms it has a slot of the pool.
     pub(super) fn terms(&self) -> Terms {
-        Terms { keep: self.keep, idle_timeout: self.idle_timeout }
+        Terms { keep: self.keep, idle_timeout: self.idle_timeout, owner: self.owner }
     }
 }
 
