@@ -12,6 +12,7 @@ use crate::lifecycle::State;
 use crate::pool::{self, ConnId, Keep, Order, Pool, ServerId};
 use crate::replay::{self, Budget, Delivery};
 use crate::restart_backoff::{Backoff, RestartBackoff};
+use crate::siblings::Load;
 use crate::state_change::StateChange;
 use crate::turns::{self, Ticket};
 use metamcp_types::moment::Moment;
@@ -224,6 +225,35 @@ impl<T> Dispatch<T> {
     pub fn view(&self, server: ServerId) -> Option<ServerView> {
         let entry = self.servers.get(server.0 as usize)?;
         Some(entry.view(self.pool_state(entry), self.pool.waits_since(server)))
+    }
+
+    /// How busy a server is, for the choice among its siblings.
+    pub fn load(&self, server: ServerId, now: Moment) -> Option<Load> {
+        let entry = self.servers.get(server.0 as usize).filter(|entry| !entry.removed)?;
+        let state = self.pool_state(entry);
+        let is_up = state.is_some_and(|state| state == State::Connecting || state.is_live());
+        let may_start = is_up
+            || self.pool.waits_since(server).is_some()
+            || entry.restart_backoff.check(now).is_ok();
+        Some(Load {
+            is_up,
+            // One that still has to show that it lives has no room.
+            in_flight: match entry.conn {
+                Some(conn) if self.is_probed(conn) => entry.policy.max_in_flight,
+                _ => state.map_or(0, State::in_flight),
+            },
+            queued: u32::try_from(entry.queue.len()).unwrap_or(u32::MAX),
+            max_in_flight: entry.policy.max_in_flight,
+            admits: may_start
+                && !self.stopping
+                && entry.left_alone(now).is_none()
+                && entry.breaker.would_admit(now),
+        })
+    }
+
+    /// Whether one more server of that owner could start at once, without anybody's connection being closed for it.
+    pub fn has_free_slot(&self, owner: Option<u64>) -> bool {
+        self.pool.has_free_slot(owner)
     }
 
     /// What the caller handed in, while the call is open.
