@@ -12,9 +12,30 @@ use crate::turns::{Ticket, Turns};
 use metamcp_types::moment::Moment;
 use metamcp_types::slab::{Key, Slab};
 
-/// A configured server, by its place in the gateway's table.
+/// A server in the gateway's table: its place there and, in the upper bits, which of those that had it one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServerId(pub u32);
+
+impl ServerId {
+    /// Bits that hold the place: a million servers at once. A place is used four thousand times and then retired.
+    const PLACE_BITS: u32 = 20;
+
+    /// Its place in a table: never above the number of servers that there were at once, apart from retired places.
+    pub fn place(self) -> usize {
+        (self.0 & ((1 << Self::PLACE_BITS) - 1)) as usize
+    }
+
+    /// The first server at a place.
+    pub(crate) fn first_at(place: usize) -> ServerId {
+        let place = u32::try_from(place).ok().filter(|place| *place < 1 << Self::PLACE_BITS);
+        ServerId(place.expect("servers are thousands, not millions"))
+    }
+
+    /// The one after this at its place; none where no more can be told apart.
+    pub(crate) fn successor(self) -> Option<ServerId> {
+        self.0.checked_add(1 << Self::PLACE_BITS).map(ServerId)
+    }
+}
 
 /// A connection. Never reused: a server needed again after `Closed` gets a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -30,6 +30,7 @@ use metamcp_calls::lifecycle::State as SlotState;
 use metamcp_calls::notify::Pace;
 use metamcp_calls::pool::{ConnId, ServerId};
 use metamcp_calls::replay::Delivery;
+use metamcp_types::escalation::Escalation;
 use metamcp_types::moment::Moment;
 use metamcp_types::secret::redact;
 use metamcp_types::slab::Key;
@@ -651,12 +652,12 @@ impl Router {
                 conn.forget_requests();
                 let transport = Arc::clone(&conn.transport);
                 drop(state);
-                match mode {
-                    CloseMode::Immediate => transport.kill(),
-                    CloseMode::Graceful => {
-                        task::spawn("close", async move { transport.close().await });
-                    }
-                }
+                let escalation = match mode {
+                    CloseMode::Immediate => return transport.kill(),
+                    CloseMode::Graceful => Escalation::graceful(),
+                    CloseMode::Brisk => Escalation::brisk(),
+                };
+                task::spawn("close", async move { transport.close(escalation).await });
             }
             // Nothing was started, so nothing has to end.
             None => {

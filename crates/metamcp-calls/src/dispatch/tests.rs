@@ -8,6 +8,7 @@ mod pooling;
 mod probing;
 mod reloading;
 mod remote;
+mod removing;
 mod restarting;
 mod starting;
 mod stopping;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use metamcp_calls::breaker::Phase;
 use metamcp_calls::dispatch::{
-    CallId, CallOptions, Dispatch, DispatchError, Effects, ServerPolicy,
+    CallId, CallOptions, Dispatch, DispatchError, Effects, Removal, ServerPolicy,
 };
 use metamcp_calls::failure::{Fact, Failure};
 use metamcp_calls::pool::ServerId;
@@ -604,7 +604,12 @@ impl World {
                 }
                 self.servers[which].removed = true;
                 self.servers[which].attached = None;
-                self.dispatch.remove_server(server_id(which), self.now, &mut self.effects);
+                self.dispatch.remove_server(
+                    server_id(which),
+                    Removal::Finish,
+                    self.now,
+                    &mut self.effects,
+                );
                 self.settle(Step::Remove(which))
             }
             Action::ListAgain(which) => {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use metamcp_calls::dispatch::ServerPolicy;
+use metamcp_calls::dispatch::{Removal, ServerPolicy};
 use metamcp_calls::pool::ServerId;
 use metamcp_config::config::ServerConfig;
 use metamcp_types::secret::{Redactor, Secret};
@@ -39,7 +39,7 @@ impl Servers {
 
     /// The server at that index.
     pub fn at(&self, id: ServerId) -> Option<&Entry> {
-        self.entries.get(id.0 as usize)
+        self.entries.get(id.place()).filter(|entry| entry.id == id)
     }
 
     /// All of them.
@@ -68,7 +68,7 @@ impl Servers {
 
     /// A new server, or one that is configured differently.
     fn put(&mut self, entry: Entry) {
-        let at = entry.id.0 as usize;
+        let at = entry.id.place();
         if self.by_name.insert(Arc::clone(&entry.name), at).is_none() {
             self.order.push(at);
         }
@@ -79,7 +79,7 @@ impl Servers {
     }
 
     fn withdraw(&mut self, id: ServerId) {
-        let at = id.0 as usize;
+        let at = id.place();
         self.order.retain(|known| *known != at);
         if let Some(entry) = self.entries.get(at) {
             self.by_name.remove(&entry.name);
@@ -143,7 +143,7 @@ impl Router {
     pub fn remove(&self, id: ServerId) {
         self.with_servers(|servers| servers.withdraw(id));
         let now = self.clock.now();
-        self.with(|dispatch, effects| dispatch.remove_server(id, now, effects));
+        self.with(|dispatch, effects| dispatch.remove_server(id, Removal::Finish, now, effects));
     }
 
     /// Puts the servers into the order of these names.
@@ -164,7 +164,7 @@ impl Router {
             }
         }
         self.with_servers(|servers| {
-            let known = servers.entries.get_mut(entry.id.0 as usize);
+            let known = servers.entries.get_mut(entry.id.place());
             // A server reconfigured in the meantime resolves its own.
             if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.config, &entry.config)) {
                 known.config = Arc::new(config);

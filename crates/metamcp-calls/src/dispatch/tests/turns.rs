@@ -104,6 +104,6 @@ fn the_load_of_a_server_says_where_a_call_fares_best() {
     assert!(!load(&bench).admits);
     bench.pass(COOLDOWN);
     assert!(load(&bench).admits, "it is time for a probe");
-    bench.dispatch.remove_server(server, bench.now, &mut bench.effects);
+    bench.dispatch.remove_server(server, Removal::Finish, bench.now, &mut bench.effects);
     assert_eq!(bench.dispatch.load(server, bench.now), None);
 }
