@@ -14,5 +14,6 @@ pub mod refresh;
 pub mod replay;
 pub mod restart_backoff;
 pub mod shutdown;
+pub mod siblings;
 pub mod state_change;
 pub mod turns;
