@@ -400,7 +400,7 @@ fn waiting(loaded: &Loaded) -> Option<Remark> {
 }
 
 /// The effective configuration. The outer error is not about the configuration.
-fn load(flags: Vec<Given>) -> anyhow::Result<Result<Loaded, LoadError>> {
+pub(crate) fn load(flags: Vec<Given>) -> anyhow::Result<Result<Loaded, LoadError>> {
     if let Some(loaded) = console::loaded() {
         return Ok(Ok(Loaded::clone(&loaded)));
     }

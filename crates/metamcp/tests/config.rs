@@ -6,6 +6,9 @@
     reason = "tests start, wait and measure for themselves"
 )]
 
+#[cfg(unix)]
+#[path = "config/daemon.rs"]
+mod daemon;
 #[path = "config/doctor.rs"]
 mod doctor;
 #[path = "config/first.rs"]

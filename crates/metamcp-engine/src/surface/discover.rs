@@ -12,6 +12,7 @@ use std::time::Duration;
 use metamcp_calls::breaker::Phase;
 use metamcp_calls::dispatch::ServerView;
 use metamcp_calls::lifecycle::State;
+use metamcp_calls::pool::ServerId;
 use metamcp_config::config::ServerConfig;
 use metamcp_search::search::{
     Features, Hit, Index, Near, Nearness, Shortlist, Strategy, nothing_fits, shortlist,
@@ -506,17 +507,33 @@ impl View {
     }
 
     fn status(&self, entry: &Entry) -> ServerStatus {
-        let entry_now = self.surface.router.entry(entry.id);
+        let router = &self.surface.router;
+        let id = self.instance_told_of(entry);
+        let entry_now = router.entry(id);
         ServerStatus {
-            view: self.surface.router.view(entry.id),
+            view: router.view(id),
             config: entry_now.map_or_else(|| Arc::clone(&entry.config), |now| now.config),
-            peer: self.surface.router.peer(entry.id),
-            retry_after: self
-                .surface
-                .router
-                .next_try(entry.id)
+            peer: router.peer(id),
+            retry_after: router
+                .next_try(id)
                 .filter(|after| *after >= SHORTEST_PAUSE && self.audience != Audience::Shell),
         }
+    }
+
+    /// The instance whose state is told: the session's own. A person at a shell asks about the machine, so there it is one
+    /// that runs, whoever uses it.
+    fn instance_told_of(&self, entry: &Entry) -> ServerId {
+        let router = &self.surface.router;
+        let runs = |id: ServerId| {
+            let state = router.view(id).and_then(|view| view.state);
+            matches!(state, Some(State::Connecting | State::Active { .. } | State::Idle))
+        };
+        if self.audience != Audience::Shell || runs(entry.id) {
+            return entry.id;
+        }
+        let mut others = router.instances().into_iter();
+        let other = others.find(|(id, one)| one.definition.id == entry.definition && runs(*id));
+        other.map_or(entry.id, |(id, _)| id)
     }
 }
 

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::io::Write;
 
+use metamcp_calls::lifecycle::State;
+use metamcp_calls::pool::ServerId;
 use metamcp_child::environment;
 use metamcp_config::config::{
     Lifecycle, LocalCommand, PassEnv, RemoteEndpoint, ServerConfig, ServerOrigin, ServerState,
@@ -12,14 +14,16 @@ use metamcp_engine::catalog::schema_cache::SchemaCache;
 use metamcp_engine::clock::unix_millis;
 use metamcp_engine::config::Loaded;
 use metamcp_engine::provision;
+use metamcp_engine::router::Instance;
 use metamcp_types::nearest::nearest;
 use metamcp_types::next::quoted;
 use metamcp_types::secret::{Secret, shown};
 use metamcp_types::text;
 use serde_json::json;
 
-use super::config;
+use super::{config, gateway};
 use crate::args::GetArgs;
+use crate::console;
 use crate::exit::{Exit, misuse};
 use crate::render::{self, BOLD, GREEN, YELLOW, styled, visible};
 use crate::terminal;
@@ -35,6 +39,7 @@ pub(crate) fn run(loaded: &Loaded, args: &GetArgs, out: &mut dyn Write) -> anyho
         .and_then(metamcp_engine::catalog::schema_cache::Lookup::found)
         .map(|header| header.tools);
     let global = PassEnv::from_text(&loaded.config.settings.pass_env);
+    let running = running(loaded, &server.name)?;
     if args.json {
         let mut told = config::server_json(&server);
         told["from"] = json!(from);
@@ -50,6 +55,7 @@ pub(crate) fn run(loaded: &Loaded, args: &GetArgs, out: &mut dyn Write) -> anyho
         told["deniedTools"] = json!(patterns(&server.tools.deny));
         told["sandboxed"] = json!(server.sandbox_policy.is_some());
         told["toolsKnown"] = json!(known);
+        told["running"] = json!(running);
         writeln!(out, "{told:#}")?;
         return Ok(Exit::Success);
     }
@@ -63,8 +69,35 @@ pub(crate) fn run(loaded: &Loaded, args: &GetArgs, out: &mut dyn Write) -> anyho
         }
     };
     writeln!(out, "{}  {state}", styled(BOLD, &visible(&server.name)))?;
-    render::facts(out, &facts(&server, &from, known, &global), terminal::width())?;
+    let mut rows = facts(&server, &from, known, &global);
+    rows.extend(running.map(|count| ("running", in_words(count))));
+    render::facts(out, &rows, terminal::width())?;
     Ok(Exit::Success)
+}
+
+/// How many processes or connections of the server the daemon has; `None` for a command that is not in it.
+fn running(loaded: &Loaded, name: &str) -> anyhow::Result<Option<usize>> {
+    if !console::is_remote() {
+        return Ok(None);
+    }
+    let count = gateway::with(loaded, async |gateway| {
+        let definition = gateway.context.member(name)?.id;
+        let runs = |(id, one): &(ServerId, Instance)| {
+            let state = gateway.router.view(*id).and_then(|view| view.state);
+            let is_up = matches!(state, Some(State::Connecting | State::Active { .. } | State::Idle));
+            one.definition.id == definition && is_up
+        };
+        Some(gateway.router.instances().iter().filter(|one| runs(one)).count())
+    })?;
+    Ok(Some(count.unwrap_or_default()))
+}
+
+fn in_words(running: usize) -> String {
+    match running {
+        0 => "no".to_owned(),
+        1 => "yes".to_owned(),
+        count => format!("{count} instances; `metamcp status` shows for whom"),
+    }
 }
 
 /// The server and the file or store it comes from.

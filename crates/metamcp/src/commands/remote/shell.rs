@@ -6,7 +6,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use metamcp_config::settings::{Given, Origin};
+use metamcp_config::settings::{DaemonMode, Given, Origin};
 use metamcp_wire::local::{
     CommandLine, Frame, Hello, Kind, MAX_HELLO, Refusal, Reply, Terminal,
 };
@@ -57,10 +57,10 @@ pub(crate) fn manner(args: &Args) -> Option<Manner> {
 pub(crate) fn attempt(args: &Args) -> Option<anyhow::Result<Exit>> {
     let manner = manner(args)?;
     let mode = mode(args);
-    if mode.as_deref() == Some("off") {
+    if mode == Some(DaemonMode::Off) {
         return None;
     }
-    let is_required = mode.as_deref() == Some("require");
+    let is_required = mode == Some(DaemonMode::Require);
     let hello = hello(args)?;
     let home = crate::home(args.settings.given.clone()).ok()?.ok()?;
     let wants_json = args.command.as_ref().is_some_and(Command::wants_json);
@@ -94,9 +94,10 @@ pub(crate) fn attempt(args: &Args) -> Option<anyhow::Result<Exit>> {
 }
 
 /// The mode as far as it is known before a configuration is read; the daemon reads that, and refuses where it says off.
-fn mode(args: &Args) -> Option<String> {
+fn mode(args: &Args) -> Option<DaemonMode> {
     let given = args.settings.given.iter().find(|given| given.setting.flag == FLAG);
-    given.map(|given| given.value.text().into_owned()).or_else(|| env::lookup(VARIABLE))
+    let given = given.map(|given| given.value.text().into_owned());
+    DaemonMode::from_word(given.or_else(|| env::lookup(VARIABLE))?.trim())
 }
 
 /// What the daemon has to know; `None` if it cannot be said, or would be too long.
@@ -162,9 +163,11 @@ fn connect(
     }
 }
 
-/// Whether the configuration wants a daemon started.
-fn wants_one(_args: &Args) -> bool {
-    false
+/// Whether the configuration wants a daemon started. What is wrong with it is explained by the command, here.
+fn wants_one(args: &Args) -> bool {
+    let loaded = crate::load(args.settings.given.clone());
+    let loaded = loaded.ok().and_then(Result::ok);
+    loaded.is_some_and(|loaded| loaded.config.settings.daemon.mode != DaemonMode::Off)
 }
 
 /// How a command in the daemon ended.
