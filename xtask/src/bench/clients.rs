@@ -179,7 +179,7 @@ fn together(
     let mut roots: Vec<u32> = clients.iter().map(Client::pid).collect();
     roots.extend(folder.daemons().iter().map(|daemon| daemon.pid));
     ensure!(!has_daemon || roots.len() > CLIENTS, "no daemon was started");
-    settled(&folder, &roots, &programs.metamcp)
+    Ok(settled(&folder, &roots, &programs.metamcp))
 }
 
 /// One tool of a server that works without a network and a key.
@@ -207,16 +207,16 @@ fn call(server: &str, place: &Place, address: &str) -> Result<(&'static str, Val
 }
 
 /// The cost once servers have stopped working off their start.
-fn settled(folder: &Folder, roots: &[u32], program: &Path) -> Result<Cost> {
+fn settled(folder: &Folder, roots: &[u32], program: &Path) -> Cost {
     let mut cost = cost(folder, roots, program);
     for _ in 0..MOST_READINGS {
         thread::sleep(Duration::from_secs(1));
         let before = std::mem::replace(&mut cost, self::cost(folder, roots, program)).bytes as f64;
         if (cost.bytes as f64 - before).abs() < before * SETTLED {
-            return Ok(cost);
+            return cost;
         }
     }
-    Ok(cost)
+    cost
 }
 
 /// All processes below these roots, and those with the folder's mark or directory, wherever they were adopted.
