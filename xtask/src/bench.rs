@@ -4,6 +4,7 @@
 //! Tests: below; the measuring itself is in `metamcp-testkit/src/bench.rs`.
 
 mod against;
+mod clients;
 mod http;
 mod remote;
 mod search;
@@ -90,12 +91,16 @@ const SECTIONS: &[(&str, Section)] = &[
     ("kill", |workspace, _, _, _, page| kill_rows(workspace, page)),
     ("http", http::rows),
     ("remote", remote::rows),
+    ("clients", |workspace, programs, folder, _, page| {
+        clients::rows(workspace, programs, folder, clients::Parts::Both, page)
+    }),
 ];
 
 pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     let mut rounds = ROUNDS;
     let mut only: Vec<&str> = Vec::new();
-    let mut other = None;
+    let (mut other, mut binary) = (None, None);
+    let (mut clients, mut warm) = (false, false);
     let mut given = options.iter();
     while let Some(option) = given.next() {
         match option.as_str() {
@@ -105,18 +110,20 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
             "--against" => {
                 other = Some(PathBuf::from(given.next().context("--against needs a binary")?));
             }
+            "--binary" => {
+                let path = given.next().context("--binary needs a binary")?;
+                binary = Some(std::path::absolute(path)?);
+            }
+            "--clients" => clients = true,
+            "--warm" => warm = true,
             other => bail!("bench does not know {other:?}"),
         }
     }
-    run::loud(workspace.cargo().args([
-        "build",
-        "--release",
-        "-p",
-        "metamcp",
-        "-p",
-        "metamcp-testkit",
-    ]))?;
-    let release = workspace.target.join("release");
+    // Of a build that is there already, with the programs beside it.
+    let release = match binary.as_deref().and_then(Path::parent) {
+        Some(folder) => folder.to_owned(),
+        None => built(workspace)?,
+    };
     let programs = Programs {
         metamcp: release.join("metamcp"),
         client: release.join("bench-client"),
@@ -126,6 +133,13 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     let folder = workspace.target.join("bench");
     std::fs::create_dir_all(&folder)?;
     let mut page = String::new();
+    if clients || warm {
+        let parts = if warm { clients::Parts::Warm } else { clients::Parts::Memory };
+        let parts = if clients && warm { clients::Parts::Both } else { parts };
+        clients::rows(workspace, &programs, &folder, parts, &mut page)?;
+        io::stdout().write_all(page.as_bytes())?;
+        return Ok(());
+    }
     let is_wanted = |row: &&Row| only.is_empty() || only.iter().any(|part| row.name.contains(part));
     if let Some(other) = other {
         let rows: Vec<&Row> = ROWS.iter().filter(is_wanted).collect();
@@ -151,6 +165,12 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     }
     io::stdout().write_all(page.as_bytes())?;
     Ok(())
+}
+
+fn built(workspace: &Workspace) -> Result<PathBuf> {
+    let packages = ["build", "--release", "-p", "metamcp", "-p", "metamcp-testkit"];
+    run::loud(workspace.cargo().args(packages))?;
+    Ok(workspace.target.join("release"))
 }
 
 /// Best of several rounds for each route: direct, relay, metamcp.

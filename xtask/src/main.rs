@@ -75,8 +75,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        options: "[--quick] [--only ROW]...",
-        about: "direct, byte-copy relay and metamcp in one run; writes docs/benchmarks.md",
+        options: "[--quick] [--only ROW]... | [--clients] [--warm] [--binary BINARY]",
+        about: "direct, byte-copy relay and metamcp in one run; writes docs/benchmarks.md; with --clients, what five clients cost with the daemon and without, with --warm, what its connector costs",
         run: bench::run,
     },
     Task {

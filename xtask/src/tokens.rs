@@ -8,9 +8,9 @@ mod discover;
 mod gateway;
 mod listing;
 mod page;
-mod place;
-mod servers;
-mod tasks;
+pub(crate) mod place;
+pub(crate) mod servers;
+pub(crate) mod tasks;
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};

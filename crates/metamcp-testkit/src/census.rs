@@ -132,6 +132,13 @@ pub fn peak_resident_bytes(pid: u32) -> Option<u64> {
     status_kib(pid, "VmHWM:")
 }
 
+/// Proportional memory in bytes: what is shared with others is divided among them.
+pub fn proportional_bytes(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
+}
+
 /// The number of open file descriptors of a process.
 pub fn open_files(pid: u32) -> Option<usize> {
     Some(fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count())
@@ -229,6 +236,7 @@ mod tests {
         assert!(descendants(std::process::id()).iter().any(|process| process.pid == child.id()));
         assert!(resident_bytes(child.id()).unwrap() > 0);
         assert!(peak_resident_bytes(child.id()).unwrap() > 0);
+        assert!(proportional_bytes(child.id()).unwrap() <= resident_bytes(child.id()).unwrap());
         assert!(open_files(child.id()).unwrap() >= 3);
         assert!(processor_time(child.id()).is_some());
         assert!(freeze(&marked(&mark)[0]));

@@ -11,13 +11,13 @@ use metamcp_testkit::DAEMON;
 const NOWHERE: &str = "http://127.0.0.1:9";
 
 /// Everything that a gateway and its servers may touch.
-pub(super) struct Place {
+pub(crate) struct Place {
     folder: PathBuf,
 }
 
 impl Place {
     /// Empties the folder first. It is the same for every conversation, because its path is part of what is counted.
-    pub(super) fn new(folder: &Path) -> Result<Place> {
+    pub(crate) fn new(folder: &Path) -> Result<Place> {
         if folder.exists() {
             fs::remove_dir_all(folder)
                 .with_context(|| format!("cannot clear {}", folder.display()))?;
@@ -40,11 +40,11 @@ impl Place {
     }
 
     /// The folder of the filesystem server.
-    pub(super) fn files(&self) -> PathBuf {
+    pub(crate) fn files(&self) -> PathBuf {
         self.folder.join("files")
     }
 
-    pub(super) fn repository(&self) -> PathBuf {
+    pub(crate) fn repository(&self) -> PathBuf {
         self.folder.join("repository")
     }
 
@@ -72,7 +72,7 @@ impl Place {
     }
 
     /// A commit that changes one file; the same ids in every run.
-    pub(super) fn commit(&self, file: &str, text: &str, message: &str) -> Result<()> {
+    pub(crate) fn commit(&self, file: &str, text: &str, message: &str) -> Result<()> {
         fs::write(self.repository().join(file), text)?;
         self.git(&["add", "."])?;
         self.git(&["commit", "--quiet", "--message", message])

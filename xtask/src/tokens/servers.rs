@@ -22,13 +22,13 @@ const PAGES: usize = 50;
 const ELSEWHERE: &str = "/home/ada/project";
 
 /// Every server of `tests/real/manifest.json` and `tests/real/listings/servers.json`.
-pub(super) struct Servers {
+pub(crate) struct Servers {
     installed: PathBuf,
     entries: Vec<Value>,
 }
 
 impl Servers {
-    pub(super) fn find(workspace: &Workspace) -> Result<Servers> {
+    pub(crate) fn find(workspace: &Workspace) -> Result<Servers> {
         let sources = workspace.root.join("tests/real");
         let mut entries = Vec::new();
         for file in ["manifest.json", "listings/servers.json"] {
@@ -42,7 +42,7 @@ impl Servers {
     }
 
     /// The entry of one server in a configuration: the real one, with its data in `place`.
-    pub(super) fn config(&self, name: &str, place: &Place) -> Result<Value> {
+    pub(crate) fn config(&self, name: &str, place: &Place) -> Result<Value> {
         let entry = self.entries.iter().find(|entry| entry["name"] == name);
         let entry = entry.with_context(|| format!("there is no server {name:?}"))?;
         let field = |key: &str| entry[key].as_str().unwrap_or_default();

@@ -7,7 +7,7 @@ mod across;
 mod data;
 mod nothing_fits;
 mod single;
-mod site;
+pub(crate) mod site;
 
 use std::path::Path;
 

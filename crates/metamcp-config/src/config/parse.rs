@@ -316,6 +316,16 @@ impl File<'_, '_> {
             let prefix = format!("{object_name}.");
             let of_it =
                 |setting: &&Setting| setting.key.is_some_and(|key| key.starts_with(&prefix));
+            if let Value::StringLit(text) = node.value
+                && let Some(problem) = self.report.problems.last_mut()
+            {
+                // `"daemon": "off"` for the setting that has this word.
+                problem.hint = SETTINGS.iter().filter(of_it).find_map(|setting| {
+                    setting.kind.from_word(&text.value).ok()?;
+                    let (_, key) = setting.key?.split_once('.')?;
+                    Some(format!("write {{ {key:?}: {:?} }}", text.value))
+                });
+            }
             if !SETTINGS.iter().filter(of_it).any(Setting::is_guard) {
                 self.set_aside(before);
             }

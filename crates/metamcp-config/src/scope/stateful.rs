@@ -159,7 +159,7 @@ pub(super) fn of_tools(names: &[String]) -> Option<(usize, Kept)> {
     TOOLS.iter().find_map(|(all, kept)| {
         let place = |tool: &&str| names.iter().position(|name| name == tool);
         let first = all.first().and_then(place)?;
-        all.iter().all(|tool| place(&tool).is_some()).then_some((first, *kept))
+        all.iter().all(|tool| place(tool).is_some()).then_some((first, *kept))
     })
 }
 

@@ -186,7 +186,7 @@ const LINES: &[(&str, &str, Option<&str>)] = &[
         None,
     ),
     ("/usr/local/bin/github-mcp-server stdio", "github-mcp-server", None),
-    ("node /home/tmux/servers/weather/build/index.js", "weather", None),
+    ("node /srv/tmux/servers/weather/build/index.js", "weather", None),
     ("python3.12 /srv/mcp/playwright/notes.py", "notes", None),
     ("python server.py", "server", None),
     ("npx", "", None),

@@ -7,7 +7,7 @@ use std::thread;
 use anyhow::Result;
 
 /// Serves `html` under every path but robots.txt, as long as the process lives; returns the address.
-pub(super) fn serve(html: &'static str) -> Result<String> {
+pub(crate) fn serve(html: &'static str) -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = format!("http://{}/", listener.local_addr()?);
     thread::spawn(move || {
