@@ -8,6 +8,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 /// The value of a variable; one that is not UTF-8 counts as not set.
 #[expect(clippy::disallowed_methods, reason = "this is the cure")]
 pub(crate) fn var(name: &str) -> Option<String> {
@@ -28,12 +30,20 @@ pub(crate) fn home() -> Option<PathBuf> {
 
 /// The variables of one client: those of this process, or those that a client of the daemon brought along.
 #[derive(Clone, Default)]
-pub struct Variables(Option<Arc<BTreeMap<String, String>>>);
+pub struct Variables {
+    /// `None`: those of this process.
+    all: Option<Arc<BTreeMap<String, String>>>,
+    /// Where it is noted what was asked for, and what the answer was.
+    asked: Option<Arc<Asked>>,
+}
+
+/// Variables that were asked for.
+pub(crate) type Asked = Mutex<BTreeMap<String, Option<String>>>;
 
 /// Without the values, which are often secrets.
 impl std::fmt::Debug for Variables {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.0 {
+        match &self.all {
             None => f.write_str("Variables(own)"),
             Some(all) => write!(f, "Variables({})", all.len()),
         }
@@ -43,25 +53,35 @@ impl std::fmt::Debug for Variables {
 impl Variables {
     /// Those of a client.
     pub fn of(all: BTreeMap<String, String>) -> Variables {
-        Variables(Some(Arc::new(all)))
+        Variables { all: Some(Arc::new(all)), asked: None }
+    }
+
+    /// The same, which from now on notes what is asked for.
+    #[must_use]
+    pub(crate) fn recording(&self, asked: &Arc<Asked>) -> Variables {
+        Variables { all: self.all.clone(), asked: Some(Arc::clone(asked)) }
     }
 
     /// Whether they are not this process's own.
     pub fn are_of_a_client(&self) -> bool {
-        self.0.is_some()
+        self.all.is_some()
     }
 
     /// The value of a variable; one that is not UTF-8 counts as not set.
     pub fn get(&self, name: &str) -> Option<String> {
-        match &self.0 {
+        let value = match &self.all {
             None => var(name),
             Some(all) => all.get(name).cloned(),
+        };
+        if let Some(asked) = &self.asked {
+            asked.lock().insert(name.to_owned(), value.clone());
         }
+        value
     }
 
     /// The names of all that are set.
     pub fn names(&self) -> Vec<String> {
-        match &self.0 {
+        match &self.all {
             None => std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect(),
             Some(all) => all.keys().cloned().collect(),
         }
@@ -69,7 +89,7 @@ impl Variables {
 
     /// All of them, where they are not this process's own.
     pub fn of_client(&self) -> Option<Arc<[(OsString, OsString)]>> {
-        let all = self.0.as_ref()?;
+        let all = self.all.as_ref()?;
         Some(all.iter().map(|(name, value)| (name.into(), value.into())).collect())
     }
 

@@ -128,15 +128,22 @@ impl Machine {
         code
     }
 
-    /// Removes what must not outlive the process, and waits for what has to be on disk.
-    pub async fn end(&self) {
-        let (usage_history, results) = {
-            let shared = self.shared.lock();
-            (shared.usage_history.clone(), shared.results.clone())
-        };
+    /// Tells everything that happens to one more.
+    pub fn observe(&self, subscriber: Arc<dyn Subscriber>) {
+        self.observer.attach(subscriber);
+    }
+
+    /// Waits until the usage history is on disk.
+    pub async fn saved(&self) {
+        let usage_history = self.shared.lock().usage_history.clone();
         if let Some(usage_history) = usage_history {
             usage_history.finish().await;
         }
+    }
+
+    /// Removes what must not outlive the process.
+    pub fn end(&self) {
+        let results = self.shared.lock().results.clone();
         if let Some(results) = results {
             results.end();
         }
@@ -144,6 +151,7 @@ impl Machine {
 }
 
 /// A running gateway: one configuration, and what its clients see. No server is started before something needs it.
+#[derive(Clone)]
 pub struct Gateway {
     /// What it shares with other gateways of the process.
     pub machine: Arc<Machine>,
@@ -285,23 +293,19 @@ impl Gateway {
 
     /// What a new session of its owner sees.
     pub fn session_view(&self) -> View {
-        let seat = self.context.seat(Identity::owner().session, SeatEnd::WithSession);
-        self.view.seated(seat)
+        self.session_view_of(Identity::owner().session)
+    }
+
+    /// The same, for a session that has its number already.
+    pub fn session_view_of(&self, session: u64) -> View {
+        self.view.seated(self.context.seat(session, SeatEnd::WithSession))
     }
 
     /// The same gateway for a command of a shell, which has no later call to fetch the rest of a result with.
     #[must_use]
     pub fn for_shell(&self) -> Gateway {
-        Gateway {
-            machine: Arc::clone(&self.machine),
-            router: Arc::clone(&self.router),
-            context: Arc::clone(&self.context),
-            catalog: Arc::clone(&self.catalog),
-            view: View { audience: Audience::Shell, ..self.view.clone() },
-            usage_history: self.usage_history.clone(),
-            scopes: self.scopes.clone(),
-            pinned: Arc::clone(&self.pinned),
-        }
+        let view = View { audience: Audience::Shell, ..self.session_view() };
+        Gateway { view, ..self.clone() }
     }
 
     /// Starts the eager servers and the first `count` of the others without waiting for a call.

@@ -54,7 +54,7 @@ pub use context::{Context, Seat, SeatEnd};
 pub use error::{CallError, CallErrorKind};
 pub use message::{Input, Verbatim};
 pub use relay::{Level, ServerRequest};
-pub use servers::{Definition, Entry, Instance, ScopeKey, Servers, as_written};
+pub use servers::{Definition, Entry, Instance, ScopeKey, Servers, as_written, environment_of};
 
 /// Arguments of at least this size stay in the read buffer; smaller ones are copied, which frees it sooner.
 const COPY_BELOW: usize = 16 * 1024;
@@ -315,7 +315,8 @@ impl Router {
 
     /// Passes a call to the dispatch, under a key of its own.
     fn enter(&self, mut pending: Pending, now: Moment) {
-        let options = CallOptions { timeout: None, harmless: pending.request.harmless };
+        let lane = pending.record.identity.session;
+        let options = CallOptions { harmless: pending.request.harmless, lane, timeout: None };
         let mut effects = Effects::new();
         let mut state = self.lock();
         pending.key = state.next_key;
@@ -383,7 +384,7 @@ impl Router {
         let now = self.clock.now();
         let mut effects = Effects::new();
         let mut state = self.lock();
-        let woken = state.dispatch.wake_server(server, now, &mut effects);
+        let woken = state.dispatch.wake_server(server, 0, now, &mut effects);
         self.carry_out(state, effects);
         woken
     }

@@ -18,7 +18,8 @@ use clap::{
 };
 
 pub(crate) use self::daemon::{
-    DaemonCommand, DaemonLogsArgs, DaemonRunArgs, DaemonStopArgs, ServiceArgs, ServiceCommand, StatusArgs,
+    DaemonCommand, DaemonLogsArgs, DaemonRunArgs, DaemonStopArgs, ServiceArgs, ServiceCommand,
+    StatusArgs,
 };
 pub(crate) use self::flags::SettingFlags;
 pub(crate) use self::parse_error::{asks_for_json, what_is_wrong};
@@ -220,9 +221,9 @@ impl Command {
             Command::Doctor(args) => args.json,
             Command::Status(args) | Command::Daemon(DaemonCommand::Status(args)) => args.json,
             Command::Daemon(DaemonCommand::Stop(args) | DaemonCommand::Restart(args)) => args.json,
-            Command::Service(
-                ServiceCommand::Install(args) | ServiceCommand::Uninstall(args),
-            ) => args.json,
+            Command::Service(ServiceCommand::Install(args) | ServiceCommand::Uninstall(args)) => {
+                args.json
+            }
             Command::List(args) => args.json,
             Command::Tools(args) => args.json,
             Command::Get(args) => args.json,

@@ -71,8 +71,7 @@ pub(crate) fn for_shell<T>(shell: Shell, command: impl FnOnce() -> T) -> T {
             SERVED.set(None);
         }
     }
-    let served =
-        Served { shell, pending: Vec::new(), is_of: Output::Stdout, is_quiet: false };
+    let served = Served { shell, pending: Vec::new(), is_of: Output::Stdout, is_quiet: false };
     SERVED.set(Some(Rc::new(RefCell::new(served))));
     let _leave = Leave;
     let done = command();
@@ -237,7 +236,8 @@ pub(crate) fn read_file(path: &Path) -> io::Result<String> {
 }
 
 fn utf8(bytes: Vec<u8>) -> io::Result<String> {
-    let invalid = || io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8");
+    let invalid =
+        || io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8");
     String::from_utf8(bytes).map_err(|_| invalid())
 }
 

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use metamcp_calls::notify::List;
 use metamcp_calls::pool::ServerId;
-use metamcp_config::scope::{SaidOfItself, Scope};
+use metamcp_config::scope::{self, SaidOfItself};
 use metamcp_surface::direct::{self, Kind};
 use metamcp_wire::handshake::Peer;
 use metamcp_wire::{object, write};
 use parking_lot::{Mutex, MutexGuard};
+use serde_json::json;
 
 use super::{Context, Router};
 use crate::catalog::DefinitionId;
@@ -77,7 +78,7 @@ impl Router {
                 let said = inner.said.entry(definition).or_default();
                 said.server_name.clone_from(&peer.name);
                 said.title = peer.title.clone().unwrap_or_default();
-                said.declared = declared_scope(peer);
+                said.declared = scope::declared_in(&json!({ "capabilities": peer.capabilities }));
             }
             let watched: Vec<String> =
                 inner.watched.get(&server).into_iter().flat_map(HashMap::keys).cloned().collect();
@@ -235,12 +236,6 @@ impl Router {
     fn connection_of(&self, server: ServerId) -> Option<Arc<Connection>> {
         self.live().into_iter().find(|connection| connection.server == server)
     }
-}
-
-/// The scope that a server declares for itself, in a place that the protocol leaves to extensions.
-fn declared_scope(peer: &Peer) -> Option<Scope> {
-    let declared = peer.capabilities.get("experimental")?.get("metamcp/share")?;
-    Scope::from_word(declared.get("scope").unwrap_or(declared).as_str()?)
 }
 
 /// Minimum interval between two readings of a list that is reported as changed.

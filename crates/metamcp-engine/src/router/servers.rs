@@ -9,14 +9,14 @@ use std::sync::{Arc, Weak};
 use metamcp_calls::dispatch::ServerPolicy;
 use metamcp_calls::pool::ServerId;
 use metamcp_child::environment;
-use metamcp_config::config::{PassEnv, ServerConfig};
+use metamcp_config::config::{Config, PassEnv, ServerConfig};
 use metamcp_types::secret::{Redactor, Secret};
 use parking_lot::{Mutex, RwLock};
 
 use super::Router;
 use super::context::Context;
 use crate::catalog::DefinitionId;
-use crate::env::Surroundings;
+use crate::env::{Surroundings, Variables};
 use crate::secrets;
 
 /// One server as a session uses it.
@@ -129,6 +129,22 @@ impl ClientPart {
         }
         ClientPart { program, variables }
     }
+}
+
+/// What of a client's environment reaches the servers of a configuration, and by which path their programs are found:
+/// clients in one folder that agree in this have the same servers.
+pub fn environment_of(
+    config: &Config,
+    pass: &PassEnv,
+    variables: &Variables,
+) -> Vec<(OsString, OsString)> {
+    let around = Surroundings { folder: None, variables: variables.clone() };
+    let parts = config.servers.iter().map(|server| ClientPart::of(server, pass, &around));
+    let mut all: Vec<_> = parts.flat_map(|part| part.variables).collect();
+    all.extend(variables.get("PATH").map(|path| ("PATH".into(), path.into())));
+    all.sort();
+    all.dedup();
+    all
 }
 
 /// A configured server as one or more contexts resolved it, equal in everything that matters to its processes.
@@ -345,6 +361,17 @@ impl Router {
             self.end_instances(&[id]);
         }
         first
+    }
+
+    /// Which variables of a client every server gets.
+    pub fn pass_env(&self) -> &PassEnv {
+        self.launcher.pass_env()
+    }
+
+    /// The process of an instance, if it has one.
+    pub fn pid_of(&self, server: ServerId) -> Option<u32> {
+        let live = self.live();
+        live.iter().find(|conn| conn.server == server)?.transport.pid()
     }
 
     /// All instances that are in use or may be, for people to look at.

@@ -31,14 +31,14 @@ const LAST_LISTS: Duration = Duration::from_secs(1);
 const LAST_FLUSH: Duration = Duration::from_millis(200);
 
 /// How one client is served.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone)]
 pub struct Options {
     /// Its longest line.
     pub line_limit: usize,
     /// How long calls in flight may take when it ends.
     pub drain: Duration,
     /// Whether anybody could still read what is written.
-    pub can_answer: fn() -> bool,
+    pub can_answer: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// Serves one client until it disconnects or `stop` fires; then lets calls in flight finish, within limits, answers the
@@ -58,7 +58,7 @@ where
     let (ended, shutdown) = served.until_over(input, options, &mut stop).await;
     served.session.stop();
     gateway.router.stop_now();
-    tokio::join!(served.flushed(), wind_up(gateway, &mut stop, shutdown));
+    tokio::join!(served.flushed(), wind_up(&gateway.machine, &mut stop, shutdown));
     ended
 }
 
@@ -131,13 +131,13 @@ impl Served {
                     }
                     Event::Signal
                 }
-                () = sleep(DRAIN_LOOK), if is_draining => drain_state(session, outbox, options),
+                () = sleep(DRAIN_LOOK), if is_draining => drain_state(session, outbox, &options),
             };
             let phase = shutdown.hear(event, now());
             if !is_draining && matches!(phase, Phase::Draining { .. }) {
                 session.drain();
                 // With nothing in flight it does not wait for the next check.
-                shutdown.hear(drain_state(session, outbox, options), now());
+                shutdown.hear(drain_state(session, outbox, &options), now());
             }
         }
         self.asking.abort();
@@ -156,7 +156,7 @@ impl Served {
 }
 
 /// What the drain waits for: responses, and that they are written.
-fn drain_state(session: &Session, outbox: &Outbox, options: Options) -> Event {
+fn drain_state(session: &Session, outbox: &Outbox, options: &Options) -> Event {
     Event::Looked {
         in_flight: session.in_flight() > 0 || outbox.backlog() > 0,
         can_answer: (options.can_answer)(),

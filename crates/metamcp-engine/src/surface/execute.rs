@@ -232,7 +232,7 @@ impl View {
         spare.map_err(|reason| no_files(&reason))?;
         let script = parse(&script_request.source).await?;
         let host = Arc::new(ScriptHost::new(self, progress, transcript));
-        let _permit = self.surface.code.script_queue.acquire(self.principal).await;
+        let _permit = self.surface.code.script_queue.acquire(self.sharer()).await;
         let servers = self.servers();
         let enabled: Vec<&Entry> =
             servers.iter().filter(|entry| entry.config.is_enabled()).collect();

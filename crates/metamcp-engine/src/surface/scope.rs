@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use metamcp_calls::fair_share::Sharer;
 use metamcp_config::config::Toolset;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::OnceCell;
@@ -134,7 +135,17 @@ impl View {
     /// Whose stored results this view writes and reads.
     pub(crate) fn owner(&self) -> Owner {
         let toolset = self.scope.as_ref().map(|scope| Arc::clone(&scope.name));
-        Owner { toolset, principal: self.principal }
+        Owner { toolset, principal: self.principal, session: self.seat.session }
+    }
+
+    /// Whose share of what all sessions use it takes from.
+    pub(crate) fn sharer(&self) -> Sharer {
+        Sharer { principal: self.principal, session: self.seat.session }
+    }
+
+    /// The session that sees it has ended.
+    pub fn session_ended(&self) {
+        self.surface.results.end_session(self.principal, self.seat.session);
     }
 
     /// What binds a cursor to this view.

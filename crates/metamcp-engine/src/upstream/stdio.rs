@@ -110,6 +110,10 @@ impl Transport for Stdio {
         self.handle.activity()
     }
 
+    fn pid(&self) -> Option<u32> {
+        Some(self.handle.pid()).filter(|pid| *pid != 0)
+    }
+
     fn stderr(&self) -> StderrTail {
         self.handle.stderr()
     }

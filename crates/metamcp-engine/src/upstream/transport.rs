@@ -66,6 +66,11 @@ pub trait Transport: fmt::Debug + Send + Sync {
         0
     }
 
+    /// Its process, where it has one.
+    fn pid(&self) -> Option<u32> {
+        None
+    }
+
     fn stderr(&self) -> StderrTail {
         StderrTail::default()
     }

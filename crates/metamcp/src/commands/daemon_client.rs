@@ -132,7 +132,9 @@ pub(crate) fn stop(home: &Path, limit: Duration) -> anyhow::Result<Result<u32, A
             if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) =>
         {
             let limit = limit.as_secs();
-            bail!("the daemon (process {pid}) has not ended within {limit} s; `metamcp status` shows who still uses it")
+            bail!(
+                "the daemon (process {pid}) has not ended within {limit} s; `metamcp status` shows who still uses it"
+            )
         }
         // A daemon that is gone has stopped as well.
         _ => Ok(Ok(pid)),

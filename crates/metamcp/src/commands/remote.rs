@@ -64,7 +64,8 @@ pub(crate) async fn serve(
     let code = match running.await {
         Ok(code) => code,
         Err(_) => {
-            let words = "error: the command failed inside the daemon; `metamcp daemon logs` has more\n";
+            let words =
+                "error: the command failed inside the daemon; `metamcp daemon logs` has more\n";
             output.write_all(&Frame::Err(words.to_owned()).to_line()).await?;
             Exit::Failure.code()
         }

@@ -144,7 +144,8 @@ fn install(system: System, at: &Surroundings) -> Plan {
         }
         System::Windows => {
             let line: Vec<String> = at.program.iter().map(|word| windows_word(word)).collect();
-            let mut task = words(&["schtasks", "/Create", "/F", "/SC", "ONLOGON", "/RL", "LIMITED"]);
+            let mut task =
+                words(&["schtasks", "/Create", "/F", "/SC", "ONLOGON", "/RL", "LIMITED"]);
             task.extend(words(&["/TN", NAME, "/TR", &line.join(" ")]));
             let run = words(&["schtasks", "/Run", "/TN", NAME]);
             Plan { file: None, before: Vec::new(), after: vec![task, run] }
@@ -322,7 +323,10 @@ fn remove(path: &Path) -> anyhow::Result<bool> {
 }
 
 /// Runs one of the system's own programs, silently; the error is the last it said.
-#[expect(clippy::disallowed_methods, reason = "the system's own service manager, which is no server")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the system's own service manager, which is no server"
+)]
 fn start(words: &[String]) -> Result<(), String> {
     let [program, arguments @ ..] = words else { return Ok(()) };
     let ran = Command::new(program).args(arguments).stdin(Stdio::null()).output();
@@ -346,7 +350,8 @@ fn show(plan: &Plan, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     if json {
         let file = plan.file.as_ref().map(|(path, _)| path.display().to_string());
         let content = plan.file.as_ref().and_then(|(_, content)| content.clone());
-        let told = json!({ "dryRun": true, "file": file, "content": content, "commands": commands });
+        let told =
+            json!({ "dryRun": true, "file": file, "content": content, "commands": commands });
         writeln!(out, "{told:#}")?;
         return Ok(());
     }

@@ -106,6 +106,7 @@ impl ChangeListener for Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.unwatch_all();
+        self.view.session_ended();
     }
 }
 
