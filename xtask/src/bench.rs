@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use metamcp_testkit::DAEMON;
 use serde_json::{Value, json};
 
 use crate::run;
@@ -183,6 +184,7 @@ fn client(programs: &Programs, folder: &Path, row: &Row) -> Command {
     command
         .current_dir(folder)
         .env("METAMCP_HOME", folder.join("home"))
+        .env(DAEMON.0, DAEMON.1)
         .args(["--payload", &row.payload.to_string()])
         .args(["--in-flight", &row.in_flight.to_string()])
         .args(["--calls", &row.calls.to_string()]);
@@ -386,7 +388,8 @@ fn kill_rows(workspace: &Workspace, page: &mut String) -> Result<()> {
 
 fn route(programs: &Programs, folder: &Path, options: &[&str]) -> Command {
     let mut command = Command::new(&programs.client);
-    command.current_dir(folder).env("METAMCP_HOME", folder.join("home")).args(options).arg("--");
+    command.current_dir(folder).env("METAMCP_HOME", folder.join("home")).env(DAEMON.0, DAEMON.1);
+    command.args(options).arg("--");
     command
 }
 

@@ -3,7 +3,6 @@
 //! In: calls, and what happened to connections.  Out: `Effect`s for the engine to carry out, in order.
 //! Tests: `dispatch/tests.rs`; `tests/sim.rs` runs it against a faulty world for many seeds.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use crate::pool::{self, ConnId, Keep, Order, Pool, ServerId};
 use crate::replay::{self, Budget, Delivery};
 use crate::restart_backoff::{Backoff, RestartBackoff};
 use crate::state_change::StateChange;
+use crate::turns::{self, Ticket};
 use metamcp_types::moment::Moment;
 use metamcp_types::slab::{Key, Slab};
 
@@ -49,12 +49,15 @@ pub struct Limits {
     pub install_timeout: Duration,
 }
 
-/// Calls that may wait for a slot, over all servers. More would only time out.
-pub const SLOT_QUEUE: usize = 1024;
-/// Calls that may wait for one server that is starting or busy: a burst of ten thousand fits, a leak does not.
+/// Calls that may wait for a slot, over all servers; three quarters of them of one lane. More would only time out.
+pub const SLOT_QUEUE: usize = 2048;
+/// Calls that may wait for one server that is starting or busy, three quarters of them of one lane: a burst of ten
+/// thousand fits, a leak does not.
 pub const SERVER_QUEUE: usize = 16_384;
 /// A call's deadline may be pushed out by progress up to this many times its timeout.
 pub const PROGRESS_CAP: u32 = 10;
+/// The lane of what nobody in particular wants.
+const NOBODY: u64 = 0;
 /// How long after a sign of life a starting server is given for the next.
 const LIFE_GRACE: Duration = Duration::from_secs(30);
 /// How long a connection has to show life after it let a call time out. One that works answers a ping in milliseconds,
@@ -62,12 +65,14 @@ const LIFE_GRACE: Duration = Duration::from_secs(30);
 pub const PROBE: Duration = Duration::from_secs(5);
 
 /// What a call asks for beyond its server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct CallOptions {
     /// How long the server has to answer once the call is sent; `None` takes the server's own.
     pub timeout: Option<Duration>,
     /// Whether running it twice is harmless.
     pub harmless: bool,
+    /// Whose call it is: where calls wait, lanes are served in turns. Usually a session.
+    pub lane: u64,
 }
 
 /// How a connection is to be shut.
@@ -133,6 +138,9 @@ struct Call<T> {
     arrived: Moment,
     timeout: Duration,
     harmless: bool,
+    lane: u64,
+    /// Its place in the queue of its server, while it waits there.
+    ticket: Option<Ticket>,
     /// When it was first put on a wire.
     sent: Option<Moment>,
     /// How often it was put on a wire.
@@ -309,12 +317,14 @@ impl<T> Dispatch<T> {
         self.wake = self.wake.min(entry.breaker.deadline());
         self.budget.called(now);
         let timeout = options.timeout.unwrap_or(entry.policy.timeout);
-        let (queued, live) = (entry.waiting(), entry.conn);
+        let (queued, live) = (entry.queue.len(), entry.conn);
+        let has_room = queued == 0
+            || turns::has_room(SERVER_QUEUE, queued, entry.queue.waiting_of(options.lane));
         let live = live.and_then(|conn| Some((conn, self.pool.slot(conn)?.state)));
-        let error = if queued >= SERVER_QUEUE || self.calls.len() >= Key::CAPACITY {
+        let error = if !has_room || self.calls.len() >= Key::CAPACITY {
             Some(DispatchError::Overloaded)
         } else if live.is_none() {
-            self.open(server, now).err()
+            self.open(server, options.lane, now).err()
         } else {
             None
         };
@@ -328,6 +338,8 @@ impl<T> Dispatch<T> {
             arrived: now,
             timeout,
             harmless: options.harmless,
+            lane: options.lane,
+            ticket: None,
             sent: None,
             attempts: 0,
             maybe_ran: None,
@@ -346,7 +358,10 @@ impl<T> Dispatch<T> {
                 self.send(call, conn, now, effects);
             }
             _ => {
-                self.servers[server.0 as usize].queue.push_back(call);
+                let ticket = self.servers[server.0 as usize].queue.push(options.lane, call);
+                if let Some(call) = self.calls.get_mut(call.0) {
+                    call.ticket = Some(ticket);
+                }
                 self.wake = self.wake.min(self.waiting_deadline(call));
                 if live.is_none() {
                     self.pump(now, effects);
@@ -525,8 +540,8 @@ impl<T> Dispatch<T> {
         }
     }
 
-    /// Takes the first out of a server's queue that still waits. One whose agreed time is over is answered instead:
-    /// there is no use in sending it again.
+    /// Takes the call whose turn it is out of a server's queue. One whose agreed time is over is answered instead: there
+    /// is no use in sending it again.
     fn next_waiting(
         &mut self,
         server: ServerId,
@@ -535,22 +550,17 @@ impl<T> Dispatch<T> {
     ) -> Option<CallId> {
         loop {
             let entry = &mut self.servers[server.0 as usize];
-            let &id = entry.queue.front()?;
-            let found = self.calls.get(id.0);
-            if found.is_some_and(|call| call.agreed.is_some_and(|end| now >= end)) {
+            let (ticket, &id) = entry.queue.next()?;
+            let agreed = self.calls.get(id.0).and_then(|call| call.agreed);
+            if agreed.is_some_and(|end| now >= end) {
                 self.end_waiting(id, now, effects);
                 continue;
             }
-            entry.queue.pop_front();
-            if found.is_some() {
-                if entry.waiting() == 0 {
-                    // Only such as gave up are left: an empty queue says that nobody waits.
-                    entry.queue.clear();
-                    entry.dead_in_queue = 0;
-                }
+            entry.queue.take(ticket);
+            if let Some(call) = self.calls.get_mut(id.0) {
+                call.ticket = None;
                 return Some(id);
             }
-            entry.dead_in_queue = entry.dead_in_queue.saturating_sub(1);
         }
     }
 

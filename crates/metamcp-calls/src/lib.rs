@@ -16,3 +16,4 @@ pub mod replay;
 pub mod restart_backoff;
 pub mod shutdown;
 pub mod state_change;
+pub mod turns;

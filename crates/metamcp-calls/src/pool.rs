@@ -1,13 +1,14 @@
-//! The connection pool's state: a maximum of connections, idle ones reused first, waiters first come, first served.
+//! The connection pool's state: a maximum of connections, idle ones reused first, waiters served by lanes in turns.
 //! Owns: slots, the idle list (LRU), the queue of waiters, the reserve, the minimum.      Never: knows calls, starts or ends a process.
 //! In: what connections do, `pump(now)`.  Out: `Order`s to connect or to close.
 //! Tests: `pool/tests.rs`, and the simulation in `tests/sim.rs`.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::lifecycle::{Event, State};
 use crate::state_change::{Changes, PoolChange, StateChange};
+use crate::turns::{Ticket, Turns};
 use metamcp_types::moment::Moment;
 use metamcp_types::slab::{Key, Slab};
 
@@ -26,7 +27,7 @@ pub struct Limits {
     pub size: usize,
     /// Further ones, opened only for those who waited long.
     pub reserve: usize,
-    /// How long the first in line waits before the reserve opens; zero turns the reserve off.
+    /// How long one waits before the reserve opens; zero turns the reserve off.
     pub reserve_after: Duration,
     /// Connections the idle sweep leaves alone.
     pub minimum: usize,
@@ -73,18 +74,26 @@ pub struct Slot {
     pub since: Moment,
     /// No new work goes to it; it closes when its last request ends.
     pub draining: bool,
-    keep: Keep,
-    idle_timeout: Option<Duration>,
+    terms: Terms,
     /// Closing, or broken: its process is ending but still uses a slot.
     leaving: bool,
 }
 
+/// On which terms a server has a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// When its idle connection is closed.
+    pub keep: Keep,
+    /// Its own idle timeout.
+    pub idle_timeout: Option<Duration>,
+}
+
 #[derive(Debug)]
 struct Waiter {
-    server: ServerId,
-    keep: Keep,
-    idle_timeout: Option<Duration>,
+    terms: Terms,
     since: Moment,
+    /// One for each lane that wants it: it gets its slot in the turn of whichever comes first.
+    tickets: Vec<Ticket>,
 }
 
 #[derive(Debug)]
@@ -94,7 +103,8 @@ pub struct Pool {
     leaving: usize,
     /// Most recently used first.
     idle: VecDeque<ConnId>,
-    waiting: VecDeque<Waiter>,
+    waiting: BTreeMap<ServerId, Waiter>,
+    turns: Turns<ServerId>,
     /// What changed since somebody last asked; the dispatch adds its breakers', so that all are in order.
     pub(crate) changes: Changes,
 }
@@ -106,7 +116,8 @@ impl Pool {
             slots: Slab::default(),
             leaving: 0,
             idle: VecDeque::new(),
-            waiting: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            turns: Turns::default(),
             changes: Changes::default(),
         }
     }
@@ -142,72 +153,91 @@ impl Pool {
 
     /// Whether a server waits for a slot, and since when.
     pub fn waits_since(&self, server: ServerId) -> Option<Moment> {
-        self.waiting.iter().find(|waiter| waiter.server == server).map(|waiter| waiter.since)
+        self.waiting.get(&server).map(|waiter| waiter.since)
     }
 
-    /// Servers waiting for a slot, first come first.
-    pub fn line(&self) -> impl Iterator<Item = ServerId> + '_ {
-        self.waiting.iter().map(|waiter| waiter.server)
+    /// Servers waiting for a slot, in no particular order.
+    pub fn waiting(&self) -> impl Iterator<Item = ServerId> + '_ {
+        self.waiting.keys().copied()
     }
 
-    /// Puts a server at the end of the line, unless it stands there already. `pump` serves the line.
-    pub fn want(
-        &mut self,
-        server: ServerId,
-        keep: Keep,
-        idle_timeout: Option<Duration>,
-        now: Moment,
-    ) {
-        if self.waits_since(server).is_none() {
+    /// Servers waiting for a slot, in the order in which they would get one if nothing else came.
+    pub fn line(&self) -> Vec<ServerId> {
+        let mut turns = self.turns.clone();
+        let mut line = Vec::with_capacity(self.waiting.len());
+        while let Some(server) = turns.pop() {
+            for ticket in self.waiting.get(&server).iter().flat_map(|waiter| &waiter.tickets) {
+                turns.remove(*ticket);
+            }
+            line.push(server);
+        }
+        line
+    }
+
+    /// Puts a server at the end of a lane, unless it stands there already. `pump` serves the lanes in turns.
+    pub fn want(&mut self, server: ServerId, lane: u64, terms: Terms, now: Moment) {
+        if !self.waiting.contains_key(&server) {
             self.note(server, PoolChange::Queued { ahead: self.waiting.len() });
-            self.waiting.push_back(Waiter { server, keep, idle_timeout, since: now });
+        }
+        let waiter = self.waiting.entry(server).or_insert_with(|| Waiter {
+            terms,
+            since: now,
+            tickets: Vec::new(),
+        });
+        if waiter.tickets.iter().all(|ticket| ticket.lane() != lane) {
+            waiter.tickets.push(self.turns.push(lane, server));
         }
     }
 
-    /// Changes what a server that stands in the line gets when its turn comes.
-    pub fn amend(&mut self, server: ServerId, keep: Keep, idle_timeout: Option<Duration>) {
-        for waiter in self.waiting.iter_mut().filter(|waiter| waiter.server == server) {
-            (waiter.keep, waiter.idle_timeout) = (keep, idle_timeout);
+    /// Changes what a server that waits gets when its turn comes.
+    pub fn amend(&mut self, server: ServerId, terms: Terms) {
+        if let Some(waiter) = self.waiting.get_mut(&server) {
+            waiter.terms = terms;
         }
     }
 
     /// Takes a server out of the line: nobody wants it any more.
     pub fn withdraw(&mut self, server: ServerId) {
-        let before = self.waiting.len();
-        self.waiting.retain(|waiter| waiter.server != server);
-        if self.waiting.len() < before {
+        if self.forget_waiter(server).is_some() {
             self.note(server, PoolChange::Withdrawn);
+        }
+    }
+
+    /// Takes a server out of one lane: of that one nobody wants it any more.
+    pub fn leave(&mut self, server: ServerId, lane: u64) {
+        let Some(waiter) = self.waiting.get_mut(&server) else { return };
+        if let Some(place) = waiter.tickets.iter().position(|ticket| ticket.lane() == lane) {
+            self.turns.remove(waiter.tickets.swap_remove(place));
+        }
+        if waiter.tickets.is_empty() {
+            self.withdraw(server);
         }
     }
 
     /// Serves the line as far as the bounds allow, and makes room where they do not.
     pub fn pump(&mut self, now: Moment, orders: &mut Vec<Order>) {
         let mut reserve_used = false;
-        while let Some(head) = self.waiting.front() {
+        while let Some((ticket, &server)) = self.turns.next() {
             if self.fresh_connecting(now).count() >= CONNECT_BURST {
                 break;
             }
-            if self.count() >= self.limits.size {
-                let may_reserve = !reserve_used
-                    && self.limits.reserve_after > Duration::ZERO
-                    && now >= head.since + self.limits.reserve_after
-                    && self.count() < self.limits.size + self.limits.reserve;
+            let from_reserve = self.count() >= self.limits.size;
+            if from_reserve {
+                let may_reserve = !reserve_used && self.reserve_opens().is_some_and(|at| now >= at);
                 if !may_reserve {
                     break;
                 }
                 reserve_used = true;
             }
-            let from_reserve = self.count() >= self.limits.size;
-            let Some(head) = self.waiting.pop_front() else { break };
-            let server = head.server;
+            self.turns.take(ticket);
+            let Some(head) = self.forget_waiter(server) else { continue };
             self.note(server, PoolChange::Granted { waited: now.since(head.since), from_reserve });
             let conn = ConnId(self.slots.insert(Slot {
                 server,
                 state: State::Connecting,
                 since: now,
                 draining: false,
-                keep: head.keep,
-                idle_timeout: head.idle_timeout,
+                terms: head.terms,
                 leaving: false,
             }));
             self.changes.of_connection(server, conn, None, Some(State::Connecting));
@@ -239,7 +269,7 @@ impl Pool {
         }
         let Some(slot) = self.slots.get_mut(conn.0) else { return };
         slot.since = now;
-        if slot.keep == Keep::Ephemeral || slot.draining {
+        if slot.terms.keep == Keep::Ephemeral || slot.draining {
             self.close(conn, orders);
         } else {
             self.idle.push_front(conn);
@@ -369,29 +399,31 @@ impl Pool {
 
     /// The idle connection that was not used for the longest time, of those that need not be kept.
     fn least_needed(&self) -> Option<ConnId> {
-        let may_go = |&conn: &ConnId| self.slot(conn).is_some_and(|slot| slot.keep != Keep::Alive);
+        let may_go =
+            |&conn: &ConnId| self.slot(conn).is_some_and(|slot| slot.terms.keep != Keep::Alive);
         self.idle.iter().rev().copied().find(may_go)
     }
 
     fn idle_deadline(&self, slot: &Slot) -> Moment {
-        match (slot.idle_timeout, slot.keep) {
+        match (slot.terms.idle_timeout, slot.terms.keep) {
             (Some(own), _) => slot.since + own,
             (None, Keep::Alive) => Moment::NEVER,
             (None, _) => slot.since + self.limits.idle_timeout,
         }
     }
 
-    /// When the first in line gets a slot by the mere passing of time.
+    /// When the next in turn gets a slot by the mere passing of time.
     fn next_grant(&self, now: Moment) -> Moment {
-        let Some(head) = self.waiting.front() else { return Moment::NEVER };
+        if self.waiting.is_empty() {
+            return Moment::NEVER;
+        }
         let slot = if self.count() < self.limits.size {
             Moment::START
-        } else if self.limits.reserve_after > Duration::ZERO
-            && self.count() < self.limits.size + self.limits.reserve
-        {
-            head.since + self.limits.reserve_after
         } else {
-            return Moment::NEVER;
+            match self.reserve_opens() {
+                Some(at) => at,
+                None => return Moment::NEVER,
+            }
         };
         let turn = if self.fresh_connecting(now).count() >= CONNECT_BURST {
             self.fresh_connecting(now).min().unwrap_or(Moment::START)
@@ -399,6 +431,22 @@ impl Pool {
             Moment::START
         };
         slot.max(turn)
+    }
+
+    /// When somebody has waited for so long that the next in turn gets a slot of the reserve, if one is left.
+    fn reserve_opens(&self) -> Option<Moment> {
+        let limits = &self.limits;
+        let has_left = self.count() < limits.size + limits.reserve;
+        let longest = self.waiting.values().map(|waiter| waiter.since).min()?;
+        (has_left && limits.reserve_after > Duration::ZERO).then(|| longest + limits.reserve_after)
+    }
+
+    fn forget_waiter(&mut self, server: ServerId) -> Option<Waiter> {
+        let waiter = self.waiting.remove(&server)?;
+        for &ticket in &waiter.tickets {
+            self.turns.remove(ticket);
+        }
+        Some(waiter)
     }
 
     /// The starts that count against [`CONNECT_BURST`], as the moments at which each ceases to.

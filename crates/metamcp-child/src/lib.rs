@@ -17,6 +17,7 @@
 
 mod clock;
 pub mod environment;
+pub mod memory;
 pub mod process_sandbox;
 pub mod resolve;
 mod spec;

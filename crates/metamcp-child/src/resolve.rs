@@ -20,7 +20,6 @@ use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::clock;
-use crate::environment;
 use crate::spec::Spec;
 
 /// The same server without the installer in front of it, if it can be found on disk.
@@ -55,7 +54,7 @@ impl Surroundings {
         let var = |name: &str| {
             let own = spec.env.iter().rev().find(|(key, _)| key == name);
             own.map(|(_, value)| value.clone())
-                .or_else(|| environment::variable(name))
+                .or_else(|| spec.own_variable(name))
                 .filter(|value| !value.is_empty())
         };
         let npm = |name: &str| {

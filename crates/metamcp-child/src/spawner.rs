@@ -51,7 +51,7 @@ impl Spawner {
     pub async fn spawn(&self, spec: Spec) -> Result<Child, SpawnError> {
         check(&spec)?;
         let home = spec.sandbox_policy.as_ref().map(|sandbox_policy| sandbox_policy.home.as_path());
-        let env = environment::for_server(std::env::vars_os(), &spec.env, &spec.pass_env, home);
+        let env = environment::for_server(spec.own_variables(), &spec.env, &spec.pass_env, home);
         let Spec { program, args, cwd, sandbox_policy, .. } = spec;
         let start = Start { program, args, env, cwd, sandbox_policy };
         let shared = Arc::new(Shared::default());

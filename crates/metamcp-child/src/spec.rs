@@ -7,8 +7,11 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use metamcp_types::{pass_env::PassEnv, sandbox_policy::SandboxPolicy};
+
+use crate::environment;
 
 /// What to run.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -21,10 +24,31 @@ pub struct Spec {
     pub env: Vec<(OsString, OsString)>,
     /// Which of our own variables it gets; `env` overrides them.
     pub pass_env: PassEnv,
+    /// The variables that count as our own: those of the client it is started for, where one gateway serves many.
+    /// `None` takes those of this process.
+    pub inherited: Option<Arc<[(OsString, OsString)]>>,
     /// Where it runs; `None` is the gateway's own directory.
     pub cwd: Option<PathBuf>,
     /// Its sandbox; `None` is none. If it cannot be enforced, the server is not started.
     pub sandbox_policy: Option<SandboxPolicy>,
+}
+
+impl Spec {
+    /// The variables that count as our own.
+    pub(crate) fn own_variables(&self) -> Vec<(OsString, OsString)> {
+        match &self.inherited {
+            Some(inherited) => inherited.to_vec(),
+            None => std::env::vars_os().collect(),
+        }
+    }
+
+    /// One of them.
+    pub(crate) fn own_variable(&self, name: &str) -> Option<OsString> {
+        match &self.inherited {
+            Some(all) => all.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone()),
+            None => environment::variable(name),
+        }
+    }
 }
 
 /// Without the values of variables, which are often secrets.

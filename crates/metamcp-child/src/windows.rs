@@ -61,7 +61,7 @@ impl Spawner {
         command
             .args(&spec.args)
             .env_clear()
-            .envs(environment::for_server(std::env::vars_os(), &spec.env, &spec.pass_env, None))
+            .envs(environment::for_server(spec.own_variables(), &spec.env, &spec.pass_env, None))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

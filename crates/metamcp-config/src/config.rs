@@ -40,6 +40,7 @@ pub use self::transport::{
     Grant, HttpKind, HttpOptions, IdentityProvider, LocalCommand, Login, RemoteEndpoint, TlsFiles,
     Transport, is_called_as_we_are,
 };
+use crate::scope::Scope;
 use crate::settings::words;
 pub use crate::settings::{Containment, Settings};
 pub use metamcp_types::pass_env::PassEnv;
@@ -101,6 +102,10 @@ pub struct ServerConfig {
     pub exclusive: bool,
     /// Own limit of concurrent calls.
     pub max_in_flight: Option<u32>,
+    /// Who shares an instance of it, where the file says so; `scope::of` decides otherwise.
+    pub share: Option<Scope>,
+    /// Most instances that serve the same clients.
+    pub instances: u32,
     /// Which tools may be seen and called.
     pub tools: ToolFilter,
     /// Which of the gateway's own variables it gets.
@@ -142,6 +147,8 @@ impl ServerConfig {
             eager: false,
             exclusive: false,
             max_in_flight: None,
+            share: None,
+            instances: 1,
             tools: ToolFilter::default(),
             pass_env: PassEnv::Usual(Vec::new()),
             containment: None,
@@ -184,6 +191,11 @@ impl ServerConfig {
     /// How many calls may run at once, given the global limit.
     pub fn in_flight_limit(&self, global: u32) -> u32 {
         if self.exclusive { 1 } else { self.max_in_flight.unwrap_or(global) }
+    }
+
+    /// How many instances may serve the clients that share one. A client's own state is in one process, never in two.
+    pub fn instances_in(&self, scope: Scope) -> u32 {
+        if scope == Scope::Session { 1 } else { self.instances }
     }
 
     /// The values to keep out of errors and logs: sensitive variables, and every header.

@@ -4,4 +4,5 @@
 pub mod clients;
 pub mod config;
 pub mod edit;
+pub mod scope;
 pub mod settings;

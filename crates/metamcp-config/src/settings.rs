@@ -23,7 +23,8 @@ pub use self::unknown::{UnknownVariable, unknown_variables};
 pub use self::value::{Kind, Value, ValueError};
 pub(crate) use self::words::words;
 pub use self::words::{
-    CodeProfile, Containment, LogLevel, Replay, TokenStore, ToolSurface, Transport, Word,
+    CodeProfile, Containment, DaemonMode, LogLevel, Replay, TokenStore, ToolSurface, Transport,
+    Word,
 };
 pub(crate) use metamcp_types::text::shown;
 
@@ -63,6 +64,8 @@ pub struct Settings {
     pub code: CodeSettings,
     /// How clients reach the gateway.
     pub serve: ServeSettings,
+    /// The one process that clients share.
+    pub daemon: DaemonSettings,
     /// List-changed notifications.
     pub notify: NotifySettings,
     /// How server processes are prevented from outliving the gateway.
@@ -257,6 +260,15 @@ pub struct ServeSettings {
     pub allow_unauthenticated: bool,
 }
 
+/// The one process that all clients of a user share.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DaemonSettings {
+    /// Whether there is one.
+    pub mode: DaemonMode,
+    /// How long it stays after its last client has gone; zero for ever.
+    pub idle_exit: Duration,
+}
+
 /// List-changed notifications.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NotifySettings {
@@ -383,6 +395,7 @@ fn blank() -> Settings {
         provision: ProvisionSettings::default(),
         code: CodeSettings::default(),
         serve: ServeSettings::default(),
+        daemon: DaemonSettings::default(),
         notify: NotifySettings::default(),
         containment: Containment::Auto,
         pass_env: String::new(),

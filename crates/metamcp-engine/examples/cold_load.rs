@@ -9,10 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use metamcp_calls::pool::ServerId;
 use metamcp_config::config::ServerConfig;
-use metamcp_engine::catalog::Catalog;
 use metamcp_engine::catalog::schema_cache::SchemaCache;
+use metamcp_engine::catalog::{Catalog, DefinitionId};
 use metamcp_search::search::Strategy;
 use metamcp_tools::tool::Listing;
 use metamcp_types::moment::Moment;
@@ -48,7 +47,7 @@ fn write(text: &str, home: &Path) -> Result<(), Box<dyn std::error::Error>> {
         listing.page(json!({ "tools": tools }).to_string().as_bytes())?;
         let tools = Arc::new(listing.finish(None, None));
         runtime.block_on(async {
-            catalog.listed(ServerId(number), Ok(tools), None, Moment::millis(1)).await;
+            catalog.listed(DefinitionId(number), Ok(tools), None, Moment::millis(1)).await;
             catalog.written().await;
         });
     }
@@ -58,7 +57,7 @@ fn write(text: &str, home: &Path) -> Result<(), Box<dyn std::error::Error>> {
 fn catalog(home: &Path, names: &str) -> Arc<Catalog> {
     let catalog = Catalog::new(Some(SchemaCache::new(home)), Duration::from_hours(1));
     for (number, name) in (0..).zip(names.lines()) {
-        catalog.add(ServerId(number), Arc::new(ServerConfig::stdio(name, "none", &[])));
+        catalog.add(DefinitionId(number), Arc::new(ServerConfig::stdio(name, "none", &[])));
     }
     Arc::new(catalog)
 }

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
-use metamcp_calls::pool::ServerId;
 use metamcp_config::config::ServerConfig;
 use metamcp_search::search::{About, CachedTokenizer, Index, IndexCacheKey, ServerIndex, Tuning};
 use metamcp_surface::discover::{self, DigestLine};
@@ -45,6 +44,10 @@ const FINAL_WRITES_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Servers for each thread: fewer are not worth one.
 const SERVERS_PER_THREAD: usize = 16;
+
+/// A configured server, as a key of what is known of its tools. Several processes may serve it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DefinitionId(pub u64);
 
 /// The known tools of one server.
 #[derive(Debug, Clone)]
@@ -90,9 +93,9 @@ impl Known {
 /// The whole catalog at one moment.
 #[derive(Debug)]
 pub struct Snapshot {
-    known: HashMap<ServerId, Known>,
+    known: HashMap<DefinitionId, Known>,
     /// Why the last listing of a server's tools failed.
-    failed: HashMap<ServerId, Arc<ListFailure>>,
+    failed: HashMap<DefinitionId, Arc<ListFailure>>,
     index: Arc<LazyIndex>,
     /// Changes when the content of the catalog changes, and only then.
     pub generation: u64,
@@ -118,7 +121,7 @@ impl Snapshot {
         &self.index
     }
 
-    pub fn known(&self, server: ServerId) -> Option<&Known> {
+    pub fn known(&self, server: DefinitionId) -> Option<&Known> {
         self.known.get(&server)
     }
 
@@ -132,7 +135,7 @@ impl Snapshot {
     }
 
     /// Why the last listing of its tools failed.
-    pub fn failure(&self, server: ServerId) -> Option<&Arc<ListFailure>> {
+    pub fn failure(&self, server: DefinitionId) -> Option<&Arc<ListFailure>> {
         self.failed.get(&server)
     }
 }
@@ -168,11 +171,11 @@ impl std::fmt::Display for ListFailure {
 pub struct Catalog {
     snapshot: RwLock<Arc<Snapshot>>,
     /// The parts of the index. Locked while an index is built, so never locked by the thread that relays calls.
-    parts: Mutex<HashMap<ServerId, Arc<ServerIndex>>>,
-    configs: Mutex<HashMap<ServerId, Arc<ServerConfig>>>,
+    parts: Mutex<HashMap<DefinitionId, Arc<ServerIndex>>>,
+    configs: Mutex<HashMap<DefinitionId, Arc<ServerConfig>>>,
     /// Tools that changed since they were approved, and are hidden until somebody accepts them. Has its own lock: every call
     /// reads it, and must not wait for an index.
-    blocked: RwLock<HashMap<ServerId, BTreeSet<String>>>,
+    blocked: RwLock<HashMap<DefinitionId, BTreeSet<String>>>,
     cache: Option<SchemaCache>,
     /// Cache writes under way.
     writes: Mutex<Vec<JoinHandle<()>>>,
@@ -231,13 +234,13 @@ impl Catalog {
     }
 
     /// Whether a tool changed since it was approved, and waits for somebody to accept it.
-    pub fn is_blocked(&self, server: ServerId, tool: &str) -> bool {
+    pub fn is_blocked(&self, server: DefinitionId, tool: &str) -> bool {
         let blocked = self.blocked.read();
         blocked.get(&server).is_some_and(|tools| tools.contains(tool))
     }
 
     /// Adds a server whose tools may become known.
-    pub fn add(&self, server: ServerId, config: Arc<ServerConfig>) {
+    pub fn add(&self, server: DefinitionId, config: Arc<ServerConfig>) {
         self.configs().insert(server, config);
     }
 
@@ -245,10 +248,10 @@ impl Catalog {
     /// stays the same, because a model must not see its list of tools change.
     pub async fn reconfigure(
         self: &Arc<Self>,
-        changed: Vec<(ServerId, Arc<ServerConfig>)>,
-        removed: &[ServerId],
+        changed: Vec<(DefinitionId, Arc<ServerConfig>)>,
+        removed: &[DefinitionId],
     ) {
-        let gone: Vec<ServerId> =
+        let gone: Vec<DefinitionId> =
             changed.iter().map(|(server, _)| *server).chain(removed.iter().copied()).collect();
         {
             let mut configs = self.configs();
@@ -272,7 +275,7 @@ impl Catalog {
     }
 
     /// Forgets these servers, unless they listed their tools after `then`.
-    fn forget(&self, gone: &[ServerId], then: &Snapshot) {
+    fn forget(&self, gone: &[DefinitionId], then: &Snapshot) {
         let mut parts = self.parts();
         let before = self.snapshot();
         let (mut known, mut failed) = (before.known.clone(), before.failed.clone());
@@ -291,15 +294,15 @@ impl Catalog {
         self.swap(Snapshot { known, failed, index, generation: before.generation + 1 });
     }
 
-    fn indexed(&self, parts: &HashMap<ServerId, Arc<ServerIndex>>) -> Arc<Index> {
+    fn indexed(&self, parts: &HashMap<DefinitionId, Arc<ServerIndex>>) -> Arc<Index> {
         Arc::new(Index::tuned(parts.values().cloned().collect(), self.tuning))
     }
 
     /// Reads the cache again: if another gateway has listed these servers meanwhile, they need not be started here.
-    pub async fn look_again(self: &Arc<Self>, servers: &[ServerId]) {
+    pub async fn look_again(self: &Arc<Self>, servers: &[DefinitionId]) {
         let configs: Vec<_> = {
             let all = self.configs();
-            let config = |id: &ServerId| Some((*id, Arc::clone(all.get(id)?)));
+            let config = |id: &DefinitionId| Some((*id, Arc::clone(all.get(id)?)));
             servers.iter().filter_map(config).collect()
         };
         if self.cache.is_none() || configs.is_empty() {
@@ -316,7 +319,7 @@ impl Catalog {
     }
 
     /// The cached tools of these servers.
-    fn cached(&self, configs: &[(ServerId, Arc<ServerConfig>)]) -> Vec<Built> {
+    fn cached(&self, configs: &[(DefinitionId, Arc<ServerConfig>)]) -> Vec<Built> {
         let Some(cache) = self.cache.as_ref().map(SchemaCache::opened) else { return Vec::new() };
         on_all_cores(configs, |tokenizer, (id, config)| {
             let made_by = fingerprint(config);
@@ -340,7 +343,7 @@ impl Catalog {
     }
 
     /// Caches a server's part of the index for the next start.
-    fn keep(&self, server: ServerId) {
+    fn keep(&self, server: DefinitionId) {
         let part = self.parts().get(&server).cloned();
         let (Some(cache), Some(part)) = (&self.cache, part) else { return };
         // Without it the next start only takes a little longer.
@@ -455,7 +458,7 @@ impl Catalog {
     /// the thread that relays calls must not wait while a large index is built.
     pub async fn listed(
         self: &Arc<Self>,
-        server: ServerId,
+        server: DefinitionId,
         read: Result<Arc<ServerTools>, ListFailure>,
         peer: Option<&Peer>,
         now: Moment,
@@ -506,7 +509,7 @@ impl Catalog {
         self.writes.lock()
     }
 
-    fn fail(&self, server: ServerId, why: ListFailure) {
+    fn fail(&self, server: DefinitionId, why: ListFailure) {
         let _parts = self.parts();
         let before = self.snapshot();
         let mut failed = before.failed.clone();
@@ -520,7 +523,7 @@ impl Catalog {
     }
 
     /// Puts a live list into the snapshot; indexed before anything is locked, and only if it is new.
-    fn replace(&self, server: ServerId, tools: Arc<ServerTools>, now: Moment) {
+    fn replace(&self, server: DefinitionId, tools: Arc<ServerTools>, now: Moment) {
         let Some(config) = self.configs().get(&server).cloned() else { return };
         let part = self.parts().get(&server).cloned();
         let blocked = self.blocked(server, &config, &tools, true);
@@ -539,7 +542,7 @@ impl Catalog {
     /// Determines the tools of an installed server that differ from what was approved, and blocks calls of them.
     fn blocked(
         &self,
-        server: ServerId,
+        server: DefinitionId,
         config: &ServerConfig,
         tools: &ServerTools,
         is_live: bool,
@@ -563,7 +566,7 @@ impl Catalog {
     }
 
     /// Warns when a configured server changes its tools: it may, but not unnoticed.
-    fn warn_of_changes(&self, server: ServerId, config: &ServerConfig, tools: &ServerTools) {
+    fn warn_of_changes(&self, server: DefinitionId, config: &ServerConfig, tools: &ServerTools) {
         let snapshot = self.snapshot();
         let Some(old) = snapshot.known(server).filter(|_| tracing::enabled!(tracing::Level::WARN))
         else {
@@ -624,22 +627,22 @@ impl Catalog {
         *self.snapshot.write() = Arc::new(next);
     }
 
-    fn blocked_now(&self) -> RwLockWriteGuard<'_, HashMap<ServerId, BTreeSet<String>>> {
+    fn blocked_now(&self) -> RwLockWriteGuard<'_, HashMap<DefinitionId, BTreeSet<String>>> {
         self.blocked.write()
     }
 
-    fn parts(&self) -> MutexGuard<'_, HashMap<ServerId, Arc<ServerIndex>>> {
+    fn parts(&self) -> MutexGuard<'_, HashMap<DefinitionId, Arc<ServerIndex>>> {
         self.parts.lock()
     }
 
-    fn configs(&self) -> MutexGuard<'_, HashMap<ServerId, Arc<ServerConfig>>> {
+    fn configs(&self) -> MutexGuard<'_, HashMap<DefinitionId, Arc<ServerConfig>>> {
         self.configs.lock()
     }
 }
 
 /// One server's list, ready to be published.
 struct Built {
-    server: ServerId,
+    server: DefinitionId,
     tools: Arc<ServerTools>,
     part: Arc<ServerIndex>,
     /// Whether the part was cached.
@@ -650,7 +653,7 @@ struct Built {
 
 impl Built {
     fn new(
-        server: ServerId,
+        server: DefinitionId,
         config: &ServerConfig,
         tools: Arc<ServerTools>,
         tokenizer: &mut CachedTokenizer,
@@ -663,7 +666,7 @@ impl Built {
 }
 
 /// The servers whose part was not cached.
-fn made(lists: &[Built]) -> Vec<ServerId> {
+fn made(lists: &[Built]) -> Vec<DefinitionId> {
     lists.iter().filter(|built| !built.is_cached).map(|built| built.server).collect()
 }
 

@@ -6,6 +6,7 @@
 use std::sync::{Arc, Weak};
 
 use metamcp_calls::notify::{Debounce, List, Pace};
+use metamcp_calls::pool::ServerId;
 use metamcp_types::moment::Moment;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -16,10 +17,11 @@ use crate::task;
 pub trait ChangeListener: Send + Sync {
     /// A list has changed.
     fn changed(&self, list: List);
-    /// A resource has changed; the params are the server's.
-    fn updated(&self, uri: &str, params: &[u8]);
+    /// A resource of this instance has changed; the params are the server's.
+    fn updated(&self, server: ServerId, uri: &str, params: &[u8]);
 }
 
+#[derive(Debug)]
 pub struct ChangeNotifier {
     /// `None` if list changes are not announced.
     pace: Option<Pace>,
@@ -28,7 +30,7 @@ pub struct ChangeNotifier {
     watchers: Mutex<Vec<Weak<dyn ChangeListener>>>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Entry {
     debounce: Debounce,
     /// A task sleeps until it is due.
@@ -88,9 +90,9 @@ impl ChangeNotifier {
         });
     }
 
-    pub fn updated(&self, uri: &str, params: &[u8]) {
+    pub fn updated(&self, server: ServerId, uri: &str, params: &[u8]) {
         for watcher in self.listening() {
-            watcher.updated(uri, params);
+            watcher.updated(server, uri, params);
         }
     }
 

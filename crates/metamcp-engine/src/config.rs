@@ -165,6 +165,9 @@ pub enum LoadError {
         /// The existing ones.
         known: Vec<String>,
     },
+    /// What the program around the daemon says of a client's configuration.
+    #[error("{words}")]
+    Elsewhere { words: String },
     /// `~` cannot be expanded.
     #[error(
         "cannot determine your home directory; set HOME, or METAMCP_HOME to a folder for metamcp's files"

@@ -12,19 +12,22 @@ use metamcp_calls::pool::{self, Keep};
 use metamcp_calls::replay::Rule;
 use metamcp_child::ShimCommand;
 use metamcp_config::config::{Config, IdleRule, Lifecycle, ServerConfig};
-use metamcp_config::settings::{Bm25Settings, Replay, Settings};
+use metamcp_config::settings::{Bm25Settings, CodeSettings, Replay, Settings};
 use metamcp_sandbox::host::Launch;
 use metamcp_search::search::{Strategy, Tuning};
 use metamcp_types::next::Audience;
+use parking_lot::Mutex;
 
 use crate::catalog::Catalog;
 use crate::catalog::schema_cache::SchemaCache;
+use crate::change_notifier::ChangeNotifier;
 use crate::clock::Clock;
 use crate::compute;
-use crate::observe::{EventLog, Observer, Redactions, Subscriber};
+use crate::env::Surroundings;
+use crate::observe::{EventLog, Identity, Observer, Redactions, Subscriber};
 use crate::provision::{self, Pinned, Provisioner};
 use crate::results::{self, Results};
-use crate::router::{Router, Timing};
+use crate::router::{Context, Router, SeatEnd, Servers, Timing};
 use crate::shapes::Shapes;
 use crate::surface::execute::CodeMode;
 use crate::surface::{Options, Parts, Scope, Surface, View, semantic};
@@ -33,10 +36,129 @@ use crate::upstream::launch::Launcher;
 use crate::usage_history::{UsageFile, UsageStore};
 use crate::vectors::Local;
 
-/// A running gateway. No server is started before something needs it.
+/// What all gateways of a process share: the router, and with it the pool of servers.
+pub struct Machine {
+    pub router: Arc<Router>,
+    /// Which session led to which call; files of the home.
+    observer: Arc<Observer>,
+    shim: ShimCommand,
+    shared: Mutex<Shared>,
+}
+
+/// Parts that gateways with equal settings have in common.
+#[derive(Default)]
+struct Shared {
+    usage_history: Option<Arc<UsageStore>>,
+    shapes: Option<Arc<Shapes>>,
+    results: Option<Arc<Results>>,
+    /// The transformer: loaded once, whoever searches.
+    local: Option<Arc<Local>>,
+    code: Vec<(CodeSettings, Arc<CodeMode>)>,
+}
+
+impl Machine {
+    /// With the limits that these settings have for all servers together. Must be called inside a runtime.
+    pub fn start(settings: &Settings, shim: ShimCommand) -> Arc<Machine> {
+        let observer = Arc::new(Observer::default());
+        let launcher = Launcher::new(shim.clone(), settings, &observer);
+        let timing = Timing {
+            list: settings.timeouts.list,
+            line_bytes: settings.limits.line_bytes,
+            tools: settings.limits.tools_per_server,
+        };
+        observer.attach(Arc::new(EventLog::new()));
+        observer.attach(Arc::new(Redactions::default()));
+        let router = Router::start(
+            Clock::start(),
+            limits(settings),
+            timing,
+            launcher,
+            Arc::clone(&observer),
+        );
+        let home = settings.home.clone();
+        // Results that a killed gateway left behind have no owner any more. Most homes have none.
+        if home.join("results").exists() {
+            drop(tokio::task::spawn_blocking(move || results::left_behind(&home, true)));
+        }
+        Arc::new(Machine { router, observer, shim, shared: Mutex::default() })
+    }
+
+    fn usage_history(&self, settings: &Settings) -> Option<Arc<UsageStore>> {
+        if !settings.learn {
+            return None;
+        }
+        let mut shared = self.shared.lock();
+        let usage_history = shared.usage_history.get_or_insert_with(|| {
+            let usage_history = UsageStore::start(UsageFile::new(&settings.home));
+            self.observer.attach(Arc::clone(&usage_history) as Arc<dyn Subscriber>);
+            usage_history
+        });
+        Some(Arc::clone(usage_history))
+    }
+
+    fn shapes(&self, settings: &Settings) -> Arc<Shapes> {
+        let mut shared = self.shared.lock();
+        let shapes = shared.shapes.get_or_insert_with(|| {
+            let shapes = Arc::new(Shapes::new(&settings.home));
+            self.observer.attach(Arc::clone(&shapes) as Arc<dyn Subscriber>);
+            shapes
+        });
+        Arc::clone(shapes)
+    }
+
+    fn results(&self, settings: &Settings) -> Arc<Results> {
+        let mut shared = self.shared.lock();
+        let results = shared.results.get_or_insert_with(|| Arc::new(Results::new(&settings.home)));
+        Arc::clone(results)
+    }
+
+    fn local(&self, settings: &Settings) -> Arc<Local> {
+        let mut shared = self.shared.lock();
+        Arc::clone(shared.local.get_or_insert_with(|| Arc::new(Local::new(&settings.home))))
+    }
+
+    /// Code mode by these settings: gateways with the same share its workers, and their places.
+    fn code(&self, settings: &Settings, worker: Launch) -> Arc<CodeMode> {
+        let mut shared = self.shared.lock();
+        if let Some((_, known)) = shared.code.iter().find(|(of, _)| *of == settings.code) {
+            return Arc::clone(known);
+        }
+        let code = Arc::new(CodeMode::new(&settings.code, worker));
+        shared.code.push((settings.code.clone(), Arc::clone(&code)));
+        code
+    }
+
+    /// Tells everything that happens to one more.
+    pub fn observe(&self, subscriber: Arc<dyn Subscriber>) {
+        self.observer.attach(subscriber);
+    }
+
+    /// Waits until the usage history is on disk.
+    pub async fn saved(&self) {
+        let usage_history = self.shared.lock().usage_history.clone();
+        if let Some(usage_history) = usage_history {
+            usage_history.finish().await;
+        }
+    }
+
+    /// Removes what must not outlive the process.
+    pub fn end(&self) {
+        let results = self.shared.lock().results.clone();
+        if let Some(results) = results {
+            results.end();
+        }
+    }
+}
+
+/// A running gateway: one configuration, and what its clients see. No server is started before something needs it.
+#[derive(Clone)]
 pub struct Gateway {
+    /// What it shares with other gateways of the process.
+    pub machine: Arc<Machine>,
     /// The path of every call.
     pub router: Arc<Router>,
+    /// Its servers by name.
+    pub context: Arc<Context>,
     /// What is known of tools.
     pub catalog: Arc<Catalog>,
     /// What clients see.
@@ -50,43 +172,43 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Builds a gateway. Must be called inside a runtime.
+    /// A gateway alone in its process. Must be called inside a runtime.
     pub fn start(config: &Config, shim: ShimCommand, worker: Launch) -> Gateway {
+        let machine = Machine::start(&config.settings, shim);
+        Gateway::join(&machine, config, worker, Surroundings::default())
+    }
+
+    /// One of several: for clients in these surroundings. Must be called inside a runtime.
+    pub fn join(
+        machine: &Arc<Machine>,
+        config: &Config,
+        worker: Launch,
+        surroundings: Surroundings,
+    ) -> Gateway {
         let settings = &config.settings;
+        let router = Arc::clone(&machine.router);
         let cache = SchemaCache::new(&settings.home);
         let pinned = Arc::new(Pinned::new(&settings.home));
         let catalog = Catalog::new(Some(cache), settings.catalog_ttl).tuned(tuning(settings));
         let catalog = Arc::new(catalog.pinned(Arc::clone(&pinned)));
-        let installer = shim.clone();
-        let observer = Arc::new(Observer::default());
-        let launcher = Launcher::new(shim, settings, &observer);
-        let tokens = launcher.tokens();
-        let timing = Timing {
-            list: settings.timeouts.list,
-            line_bytes: settings.limits.line_bytes,
-            tools: settings.limits.tools_per_server,
-            notify: settings.notify.list_changed.then_some(Pace {
-                quiet: settings.notify.debounce,
-                longest: settings.notify.max_wait,
-            }),
-        };
-        observer.attach(Arc::new(EventLog::new()));
-        observer.attach(Arc::new(Redactions::default()));
-        let router = Router::start(
-            Clock::start(),
-            limits(settings),
-            timing,
-            Arc::clone(&catalog),
-            launcher,
-            Arc::clone(&observer),
-        );
+        let pace = settings
+            .notify
+            .list_changed
+            .then_some(Pace { quiet: settings.notify.debounce, longest: settings.notify.max_wait });
+        let change_notifier = ChangeNotifier::new(pace, router.clock);
+        let variables = surroundings.variables.clone();
+        let context = Context::new(&router, Arc::clone(&catalog), change_notifier, surroundings);
         let join = {
-            let (router, catalog, settings) =
-                (Arc::clone(&router), Arc::clone(&catalog), settings.clone());
+            // Not strongly: the provisioner is part of what the context's sessions hold.
+            let (context, catalog) = (Arc::downgrade(&context), Arc::clone(&catalog));
+            let settings = settings.clone();
             move |server: ServerConfig| {
                 let server = Arc::new(server);
-                let id = router.add(Arc::clone(&server), policy(&server, &settings));
-                catalog.add(id, server);
+                let policy = policy(&server, &settings);
+                let put = context.upgrade().and_then(|one| one.put(Arc::clone(&server), policy));
+                if let Some(definition) = put {
+                    catalog.add(definition.id, server);
+                }
             }
         };
         config.servers.iter().cloned().for_each(&join);
@@ -105,12 +227,14 @@ impl Gateway {
             }
         });
         let provisioner = Provisioner::new(&settings.home, &settings.provision, join)
-            .installing(installer, settings.token_store);
+            .installing(machine.shim.clone(), settings.token_store);
         let ranking = semantic::configured(
             settings.search,
             &settings.embedding,
             &settings.home,
             router.clock,
+            &variables,
+            || machine.local(settings),
         );
         if let Some(local) = ranking.local() {
             keep_reading(local, &catalog, &router);
@@ -126,28 +250,16 @@ impl Gateway {
                 Replay::Never => Rule::Never,
             },
         };
-        let home = settings.home.clone();
-        // Results that a killed gateway left behind have no owner any more. Most homes have none.
-        if home.join("results").exists() {
-            drop(tokio::task::spawn_blocking(move || results::left_behind(&home, true)));
-        }
-        let usage_history =
-            settings.learn.then(|| UsageStore::start(UsageFile::new(&settings.home)));
-        let code = CodeMode::new(&settings.code, worker);
-        let shapes = Arc::new(Shapes::new(&settings.home));
-        observer.attach(Arc::clone(&shapes) as Arc<dyn Subscriber>);
-        if let Some(usage_history) = &usage_history {
-            observer.attach(Arc::clone(usage_history) as Arc<dyn Subscriber>);
-        }
+        let usage_history = machine.usage_history(settings);
         let parts = Parts {
             router: Arc::clone(&router),
             catalog: Arc::clone(&catalog),
             usage_history: usage_history.clone(),
-            code,
-            shapes,
-            results: Results::new(&settings.home),
+            code: machine.code(settings, worker),
+            shapes: machine.shapes(settings),
+            results: machine.results(settings),
             redacts: settings.redact,
-            tokens,
+            tokens: router.launcher.tokens(),
             provisioner,
         };
         let surface = Arc::new(Surface::new(parts, options));
@@ -162,6 +274,7 @@ impl Gateway {
         let tool_surface = settings.surface;
         let view = View {
             surface,
+            seat: context.seat(Identity::owner().session, SeatEnd::WithSession),
             tool_surface,
             scope,
             audience,
@@ -169,12 +282,35 @@ impl Gateway {
             principal_name: Arc::from("owner"),
             approves: true,
         };
-        Gateway { router, catalog, view, usage_history, scopes, pinned }
+        let machine = Arc::clone(machine);
+        Gateway { machine, router, context, catalog, view, usage_history, scopes, pinned }
+    }
+
+    /// Its servers, as its own view uses them.
+    pub fn servers(&self) -> Arc<Servers> {
+        self.view.seat.servers()
+    }
+
+    /// What a new session of its owner sees.
+    pub fn session_view(&self) -> View {
+        self.session_view_of(Identity::owner().session)
+    }
+
+    /// The same, for a session that has its number already.
+    pub fn session_view_of(&self, session: u64) -> View {
+        self.view.seated(self.context.seat(session, SeatEnd::WithSession))
+    }
+
+    /// The same gateway for a command of a shell, which has no later call to fetch the rest of a result with.
+    #[must_use]
+    pub fn for_shell(&self) -> Gateway {
+        let view = View { audience: Audience::Shell, ..self.session_view() };
+        Gateway { view, ..self.clone() }
     }
 
     /// Starts the eager servers and the first `count` of the others without waiting for a call.
     pub fn warm(&self, count: usize) {
-        let servers = self.router.servers();
+        let servers = self.servers();
         let (eager, others): (Vec<_>, Vec<_>) = servers
             .iter()
             .filter(|entry| entry.config.is_enabled())

@@ -10,11 +10,10 @@ mod folders;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
-use metamcp_calls::notify::List;
-use metamcp_config::config::{self, Config, ServerConfig, ServerOrigin};
+use metamcp_config::config::{self, Config, ServerOrigin};
 use metamcp_types::text::clean_line;
 
 use self::folders::Folders;
@@ -22,7 +21,7 @@ use crate::catalog::Catalog;
 use crate::config::{LoadError, Loaded, Project, Source};
 use crate::gateway::{Gateway, policy};
 use crate::provision::{self, Pinned};
-use crate::router::Router;
+use crate::router::{Context, Router, as_written};
 use crate::surface::Surface;
 use crate::task;
 
@@ -45,6 +44,7 @@ pub fn watch(gateway: &Gateway, loaded: &Loaded, load: Arc<Load>) {
     let accepted = with_installed(&mut config);
     let live = Live {
         router: Arc::clone(&gateway.router),
+        context: Arc::downgrade(&gateway.context),
         catalog: Arc::clone(&gateway.catalog),
         pinned: Arc::clone(&gateway.pinned),
         config,
@@ -77,6 +77,8 @@ fn stamps(files: &[PathBuf]) -> Vec<Stamp> {
 /// The gateway as it runs, and the configuration it runs with.
 struct Live {
     router: Arc<Router>,
+    /// Not strongly: with the last session of a context its files need no watching.
+    context: Weak<Context>,
     catalog: Arc<Catalog>,
     pinned: Arc<Pinned>,
     /// Including the installed servers.
@@ -100,6 +102,9 @@ impl Live {
     ) {
         loop {
             let notified = tokio::time::timeout(POLL, folders.changed()).await.is_ok();
+            if self.context.strong_count() == 0 {
+                return;
+            }
             if notified {
                 tokio::time::sleep(SETTLE).await;
             }
@@ -151,9 +156,10 @@ impl Live {
     /// Adds servers that this gateway installed since the last reload, so that their removal is noticed. Runs before the
     /// files are read, so that one installed after that does not count as removed.
     fn add_installed(&mut self) {
-        for entry in self.router.servers().iter() {
-            if self.config.server(&entry.name).is_none() {
-                self.config.servers.push(as_written(&entry.config));
+        let members = self.context.upgrade().map(|context| context.members());
+        for known in members.iter().flat_map(|members| members.iter()) {
+            if self.config.server(&known.name).is_none() {
+                self.config.servers.push(as_written(&known.config()));
             }
         }
     }
@@ -202,34 +208,30 @@ impl Live {
             self.config = config;
             return self.arrange();
         }
-        let servers = self.router.servers();
-        let id = |name: &String| servers.named(name).map(|entry| entry.id);
-        let removed: Vec<_> = diff.removed.iter().filter_map(id).collect();
-        for server in &removed {
-            self.router.remove(*server);
+        let Some(context) = self.context.upgrade() else { return };
+        let mut removed = Vec::new();
+        for name in &diff.removed {
+            removed.extend(context.remove(name).map(|known| known.id));
         }
         let mut changed = Vec::new();
         for name in diff.added.iter().chain(&diff.changed) {
             let Some(server) = config.server(name) else { continue };
+            let before = context.member(name);
             // One that this gateway installed is in use already.
-            let known = servers.named(name).filter(|_| diff.added.contains(name));
-            if known.is_some_and(|entry| as_written(&entry.config) == *server) {
+            let known = before.as_ref().filter(|_| diff.added.contains(name));
+            if known.is_some_and(|known| as_written(&known.config()) == *server) {
                 continue;
             }
             let policy = policy(server, &self.config.settings);
             let server = Arc::new(server.clone());
-            let id = match id(name) {
-                Some(id) => {
-                    self.router.change(id, Arc::clone(&server), policy);
-                    id
-                }
-                None => self.router.add(Arc::clone(&server), policy),
-            };
-            changed.push((id, server));
+            let Some(now) = context.put(Arc::clone(&server), policy) else { continue };
+            if let Some(before) = before.filter(|before| before.id != now.id) {
+                removed.push(before.id);
+            }
+            changed.push((now.id, server));
         }
         self.catalog.reconfigure(changed, &removed).await;
-        let digest = self.router.tools_digest(&self.catalog.snapshot());
-        self.router.change_notifier.heard(List::Tools, digest);
+        context.tools_changed();
         self.config = config;
         self.arrange();
         self.router.state_changes.step();
@@ -244,14 +246,10 @@ impl Live {
     fn arrange(&self) {
         let names: Vec<&str> =
             self.config.servers.iter().map(|server| server.name.as_str()).collect();
-        self.router.arrange(&names);
+        if let Some(context) = self.context.upgrade() {
+            context.arrange(&names);
+        }
     }
-}
-
-/// A server's configuration as written: without the secrets that were resolved since for redaction. With them it would
-/// look as if it had changed.
-fn as_written(config: &ServerConfig) -> ServerConfig {
-    ServerConfig { expanded_secrets: Vec::new(), ..config.clone() }
 }
 
 /// Appends the installed servers; returns how often the tools of each were accepted.
@@ -283,6 +281,7 @@ async fn read(load: &Arc<Load>) -> Result<(Loaded, Accepted), LoadError> {
 
 #[cfg(test)]
 mod tests {
+    use metamcp_config::config::ServerConfig;
     use metamcp_types::secret::Secret;
 
     use super::*;

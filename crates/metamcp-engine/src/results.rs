@@ -27,9 +27,11 @@ mod tests;
 
 /// How long a value is stored. A conversation uses a result within minutes, if at all.
 const MAX_AGE: Duration = Duration::from_mins(30);
-/// Most bytes of all values in memory. Beyond it the oldest of the principal with the most bytes there move to disk.
+/// Most bytes of all values in memory. Beyond it the oldest of the session with the most bytes there, of the principal
+/// with the most, move to disk.
 const MAX_MEMORY: usize = 64 * 1024 * 1024;
-/// Most bytes of all values. Beyond it the oldest of the principal with the most bytes are evicted.
+/// Most bytes of all values. Beyond it the oldest of the session with the most bytes, of the principal with the most, are
+/// evicted.
 const MAX_BYTES: usize = 1024 * 1024 * 1024;
 
 /// The owner of a value.
@@ -39,6 +41,8 @@ pub struct Owner {
     pub toolset: Option<Arc<str>>,
     /// The principal of the token; the same for all where tokens are not required.
     pub principal: u64,
+    /// The session that stored it, which does not matter to who reads: a client that connects again finds its values.
+    pub session: u64,
 }
 
 impl Owner {
@@ -195,6 +199,11 @@ impl Results {
             Place::Disk => None,
         };
         Some((found.value.clone(), place))
+    }
+
+    /// A session has ended: its values stay, and are the first to go where there are too many.
+    pub fn end_session(&self, principal: u64, session: u64) {
+        self.lock().end_session(principal, session);
     }
 
     /// Removes everything, for the end of the process.

@@ -7,6 +7,7 @@ mod backlog;
 mod call_progress;
 mod caller;
 mod connect;
+mod context;
 mod error;
 mod handshake;
 mod inbound;
@@ -18,6 +19,7 @@ mod server_capabilities;
 mod servers;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -27,7 +29,6 @@ use metamcp_calls::dispatch::{
 };
 use metamcp_calls::failure::{Fact, Failure};
 use metamcp_calls::lifecycle::State as SlotState;
-use metamcp_calls::notify::Pace;
 use metamcp_calls::pool::{ConnId, ServerId};
 use metamcp_calls::replay::Delivery;
 use metamcp_types::moment::Moment;
@@ -40,9 +41,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::catalog::Catalog;
 use crate::change_counter::ChangeCounter;
-use crate::change_notifier::ChangeNotifier;
 use crate::clock::Clock;
 use crate::observe::{CallRecord, Observer};
 use crate::task;
@@ -51,10 +50,11 @@ use crate::upstream::launch::Launcher;
 
 pub use call_progress::{CallProgress, Silent};
 pub use caller::{Caller, Client, Responder};
+pub use context::{Context, Seat, SeatEnd};
 pub use error::{CallError, CallErrorKind};
 pub use message::{Input, Verbatim};
 pub use relay::{Level, ServerRequest};
-pub use servers::{Entry, Servers};
+pub use servers::{Definition, Entry, Instance, ScopeKey, Servers, as_written, environment_of};
 
 /// Arguments of at least this size stay in the read buffer; smaller ones are copied, which frees it sooner.
 const COPY_BELOW: usize = 16 * 1024;
@@ -190,18 +190,16 @@ pub struct Timing {
     pub line_bytes: usize,
     /// The most tools stored per server.
     pub tools: usize,
-    /// Delay before clients are notified that a list changed, if they are.
-    pub notify: Option<Pace>,
 }
 
 /// See the module.
 pub struct Router {
     pub(crate) clock: Clock,
     pub(crate) timing: Timing,
-    pub(crate) catalog: Arc<Catalog>,
     pub(crate) launcher: Launcher,
     pub(crate) state: Mutex<State>,
-    servers: RwLock<Arc<Servers>>,
+    table: RwLock<servers::Table>,
+    secrets_version: AtomicU64,
     clients: Mutex<Vec<Weak<dyn Client>>>,
     pub(crate) level: Mutex<Option<Level>>,
     /// Union of the capabilities that clients of the stateless era declared so far.
@@ -212,7 +210,6 @@ pub struct Router {
     silences: Arc<call_progress::Silences>,
     /// The responders of calls whose results are being mapped, by address.
     mapping: Mutex<Vec<usize>>,
-    pub change_notifier: Arc<ChangeNotifier>,
     /// Logins that clients were asked to complete, by session and address.
     offered: Mutex<HashSet<(u64, String)>>,
     rearm: Notify,
@@ -230,7 +227,6 @@ impl Router {
         clock: Clock,
         limits: Limits,
         timing: Timing,
-        catalog: Arc<Catalog>,
         launcher: Launcher,
         observer: Arc<Observer>,
     ) -> Arc<Router> {
@@ -240,7 +236,6 @@ impl Router {
         let router = Arc::new_cyclic(|me| Router {
             clock,
             timing,
-            catalog,
             launcher,
             state: Mutex::new(State {
                 dispatch,
@@ -249,7 +244,8 @@ impl Router {
                 watched: false,
                 next_key: 1,
             }),
-            servers: RwLock::default(),
+            table: RwLock::default(),
+            secrets_version: AtomicU64::new(0),
             clients: Mutex::default(),
             level: Mutex::default(),
             declared: Mutex::default(),
@@ -257,7 +253,6 @@ impl Router {
             server_capabilities: server_capabilities::ServerCapabilities::default(),
             silences: Arc::default(),
             mapping: Mutex::default(),
-            change_notifier: Arc::new(ChangeNotifier::new(timing.notify, clock)),
             offered: Mutex::default(),
             rearm: Notify::new(),
             observer,
@@ -279,6 +274,13 @@ impl Router {
     pub(crate) fn attached(&self) -> Vec<Arc<dyn Client>> {
         let clients = self.clients.lock();
         clients.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The clients that may use an instance, the newest last.
+    pub(crate) fn attached_to(&self, server: ServerId) -> Vec<Arc<dyn Client>> {
+        let mut clients = self.attached();
+        clients.retain(|client| client.uses(server));
+        clients
     }
 
     /// What an operator may see of a server.
@@ -313,7 +315,7 @@ impl Router {
 
     /// Passes a call to the dispatch, under a key of its own.
     fn enter(&self, mut pending: Pending, now: Moment) {
-        let options = CallOptions { timeout: None, harmless: pending.request.harmless };
+        let options = CallOptions { harmless: pending.request.harmless, ..CallOptions::default() };
         let mut effects = Effects::new();
         let mut state = self.lock();
         pending.key = state.next_key;
@@ -338,10 +340,10 @@ impl Router {
         }
     }
 
-    /// The capabilities of the clients behind the gateway.
-    fn client_capabilities(&self) -> Value {
+    /// The capabilities of the clients behind an instance.
+    fn client_capabilities(&self, server: ServerId) -> Value {
         let declared = self.declared.lock().all.clone();
-        match self.attached().pop() {
+        match self.attached_to(server).pop() {
             Some(client) => meta::merged(client.capabilities(), &declared),
             None => declared,
         }
@@ -381,7 +383,7 @@ impl Router {
         let now = self.clock.now();
         let mut effects = Effects::new();
         let mut state = self.lock();
-        let woken = state.dispatch.wake_server(server, now, &mut effects);
+        let woken = state.dispatch.wake_server(server, 0, now, &mut effects);
         self.carry_out(state, effects);
         woken
     }

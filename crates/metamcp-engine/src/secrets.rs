@@ -14,7 +14,7 @@ use metamcp_types::secret::{Reference, Secret};
 
 pub use self::program::{forget, has_keyring, keep, kept};
 use self::program::{printed, text};
-use crate::env;
+use crate::env::{self, Variables};
 
 /// Time limit of a program: a person may have to unlock something.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(30);
@@ -30,7 +30,10 @@ pub struct Unresolved {
 }
 
 /// The configuration with every reference resolved; `None` if there is none.
-pub async fn resolved(config: &ServerConfig) -> Result<Option<ServerConfig>, Unresolved> {
+pub async fn resolved(
+    config: &ServerConfig,
+    variables: &Variables,
+) -> Result<Option<ServerConfig>, Unresolved> {
     let mut config = config.clone();
     let values = std::mem::take(config.transport.given_mut());
     let arguments = config.secret_arguments.take();
@@ -39,12 +42,13 @@ pub async fn resolved(config: &ServerConfig) -> Result<Option<ServerConfig>, Unr
     }
     let mut looked_up = Vec::with_capacity(values.len());
     for (name, value) in values {
-        let value = if value.is_reference() { look_up(&name, &value).await? } else { value };
+        let value =
+            if value.is_reference() { look_up(&name, &value, variables).await? } else { value };
         looked_up.push((name, value));
     }
     if let Some(arguments) = arguments {
         let secrets = &mut config.expanded_secrets;
-        looked_up.push(handed_over(arguments, secrets).await?);
+        looked_up.push(handed_over(arguments, secrets, variables).await?);
     }
     *config.transport.given_mut() = looked_up;
     Ok(Some(config))
@@ -54,10 +58,11 @@ pub async fn resolved(config: &ServerConfig) -> Result<Option<ServerConfig>, Unr
 async fn handed_over(
     arguments: SecretArguments,
     secrets: &mut Vec<Secret>,
+    variables: &Variables,
 ) -> Result<(String, Secret), Unresolved> {
     let mut values = Vec::with_capacity(arguments.values.len());
     for (place, value) in &arguments.values {
-        values.push((*place, one(value.name(), value).await?));
+        values.push((*place, resolved_one(value.name(), value, variables).await?));
     }
     secrets.extend(values.iter().map(|(_, value)| value.clone()));
     let names: Vec<&str> = arguments.values.iter().map(|(_, value)| value.name()).collect();
@@ -70,17 +75,37 @@ async fn handed_over(
 
 /// One secret, resolved if it is a reference.
 pub async fn one(name: &str, value: &Secret) -> Result<Secret, Unresolved> {
-    if value.is_reference() { look_up(name, value).await } else { Ok(value.clone()) }
+    resolved_one(name, value, &Variables::default()).await
 }
 
-async fn look_up(name: &str, value: &Secret) -> Result<Secret, Unresolved> {
+async fn resolved_one(
+    name: &str,
+    value: &Secret,
+    variables: &Variables,
+) -> Result<Secret, Unresolved> {
+    if value.is_reference() { look_up(name, value, variables).await } else { Ok(value.clone()) }
+}
+
+/// The variables that a server's secrets refer to: two clients with different ones mean different servers.
+pub fn variables(config: &ServerConfig) -> Vec<String> {
+    let own = config.transport.given().iter().map(|(_, value)| value);
+    let arguments = config.secret_arguments.iter().flat_map(|all| &all.values);
+    let references = own.chain(arguments.map(|(_, value)| value)).filter(|one| one.is_reference());
+    let variable = |one: &Secret| match Reference::parse(one.expose()) {
+        Ok(Reference::Variable(name)) => Some(name),
+        _ => None,
+    };
+    references.filter_map(variable).collect()
+}
+
+async fn look_up(name: &str, value: &Secret, variables: &Variables) -> Result<Secret, Unresolved> {
     let fail = |why| Unresolved { name: name.to_owned(), why };
     let reference = Reference::parse(value.expose()).map_err(fail)?;
     let found = match reference {
         Reference::Literal(text) => Ok(text),
-        Reference::Variable(variable) => {
-            env::var(&variable).ok_or_else(|| format!("environment variable {variable} is not set"))
-        }
+        Reference::Variable(variable) => variables
+            .get(&variable)
+            .ok_or_else(|| format!("environment variable {variable} is not set")),
         Reference::File(path) => file(&path).await,
         Reference::Command(words) => {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -132,7 +157,8 @@ mod tests {
         let mut server = ServerConfig::stdio("one", "x", &[]);
         let env = server.transport.given_mut();
         env.push(("KEY".to_owned(), Secret::reference("KEY", reference)));
-        let server = resolved(&server).await.map_err(|error| error.to_string())?;
+        let server =
+            resolved(&server, &Variables::default()).await.map_err(|error| error.to_string())?;
         let server = server.expect("there is one reference");
         Ok(server.transport.given()[0].1.expose().to_owned())
     }
@@ -174,20 +200,23 @@ mod tests {
             starter: folder.path().join("start.cjs"),
             values: vec![(1, reference)],
         });
-        let started = resolved(&server).await.unwrap().expect("there is one to look up");
+        let started = resolved(&server, &Variables::default())
+            .await
+            .unwrap()
+            .expect("there is one to look up");
         let LocalCommand { args, env, .. } = started.transport.local().unwrap();
         assert_eq!(args[..], words, "the command line has none of it");
         assert_eq!(env[0].1.expose(), format!("[[1,{address:?}]]"));
         assert!(started.secrets().iter().any(|secret| secret.name() == "url"));
         assert!(!format!("{started:?}").contains("hunter2"));
         std::fs::remove_file(&path).unwrap();
-        let told = resolved(&server).await.unwrap_err().to_string();
+        let told = resolved(&server, &Variables::default()).await.unwrap_err().to_string();
         assert!(told.starts_with("the secret for url cannot be resolved"), "{told}");
     }
 
     #[tokio::test]
     async fn without_references_nothing_is_done() {
         let server = ServerConfig::stdio("one", "x", &[]);
-        assert!(resolved(&server).await.unwrap().is_none());
+        assert!(resolved(&server, &Variables::default()).await.unwrap().is_none());
     }
 }

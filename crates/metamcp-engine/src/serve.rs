@@ -3,6 +3,9 @@
 //! In: bytes of clients.  Out: bytes to them, each message on its stream.
 //! Tests: `metamcp/tests/`, with real clients.
 
+#[cfg(unix)]
+pub mod daemon;
+pub mod daemon_status;
 pub mod http;
 mod project_approval;
 pub mod response_streams;
@@ -15,7 +18,7 @@ use std::time::Duration;
 use metamcp_calls::shutdown::{Event, Phase, Shutdown};
 use tokio::sync::mpsc;
 
-use crate::gateway::Gateway;
+use crate::gateway::Machine;
 
 pub use session::Session;
 
@@ -33,8 +36,8 @@ const DRAIN_LOOK: Duration = Duration::from_millis(5);
 
 /// Waits until every child is gone and the usage history is saved. The escalation has begun; `shutdown` knows how many
 /// signals it takes to kill the rest.
-async fn wind_up(gateway: &Gateway, stop: &mut mpsc::Receiver<()>, mut shutdown: Shutdown) {
-    let now = || gateway.router.clock.now();
+async fn wind_up(machine: &Machine, stop: &mut mpsc::Receiver<()>, mut shutdown: Shutdown) {
+    let now = || machine.router.clock.now();
     let killed = async {
         while shutdown.phase() != Phase::Killing {
             match stop.recv().await {
@@ -45,17 +48,12 @@ async fn wind_up(gateway: &Gateway, stop: &mut mpsc::Receiver<()>, mut shutdown:
     };
     let emptied = async {
         tokio::select! {
-            () = gateway.router.emptied() => {}
+            () = machine.router.emptied() => {}
             () = killed => {
-                gateway.router.kill_all();
-                gateway.router.emptied().await;
+                machine.router.kill_all();
+                machine.router.emptied().await;
             }
         }
     };
-    let saved = async {
-        if let Some(usage_history) = &gateway.usage_history {
-            usage_history.finish().await;
-        }
-    };
-    tokio::join!(emptied, saved);
+    tokio::join!(emptied, machine.saved());
 }

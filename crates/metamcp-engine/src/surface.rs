@@ -27,7 +27,6 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -49,7 +48,7 @@ use crate::login::Tokens;
 use crate::observe::{CallRecord, Event, Interest, Payload, Verdict};
 use crate::provision::Provisioner;
 use crate::results::Results;
-use crate::router::{Caller, Entry, Router, Servers};
+use crate::router::{Caller, Context, Router, Seat};
 use crate::shapes::Shapes;
 use crate::usage_history::UsageStore;
 use execute::CodeMode;
@@ -85,11 +84,11 @@ pub struct Parts {
     /// Usage history, unless the operator disabled it.
     pub usage_history: Option<Arc<UsageStore>>,
     /// Code mode as it is configured.
-    pub code: CodeMode,
+    pub code: Arc<CodeMode>,
     /// Learned result shapes.
     pub shapes: Arc<Shapes>,
     /// The result store.
-    pub results: Results,
+    pub results: Arc<Results>,
     /// Whether secrets are redacted from all output.
     pub redacts: bool,
     /// OAuth tokens, which are secrets too.
@@ -106,9 +105,9 @@ pub struct Surface {
     pub(crate) usage_history: Option<Arc<UsageStore>>,
     pub(crate) options: Options,
     pub(crate) cursors: CursorKey,
-    pub(crate) code: CodeMode,
+    pub(crate) code: Arc<CodeMode>,
     /// The result store.
-    pub(crate) results: Results,
+    pub(crate) results: Arc<Results>,
     /// Learned result shapes, for declarations.
     pub(crate) shapes: Arc<Shapes>,
     /// Finds and installs servers.
@@ -123,13 +122,11 @@ pub struct Surface {
     redactor: Mutex<CachedRedactor>,
     redacts: bool,
     tokens: Arc<Tokens>,
-    /// No new calls: the gateway is shutting down.
-    draining: AtomicBool,
 }
 
-/// A redactor, with the server table and token generation it was built for.
+/// A redactor, with the generations of servers' secrets and of tokens it was built for.
 struct CachedRedactor {
-    servers: Arc<Servers>,
+    servers: u64,
     version: u64,
     redactor: Arc<Redactor>,
 }
@@ -139,6 +136,8 @@ struct CachedRedactor {
 pub struct View {
     /// The surface, shared by all views.
     pub surface: Arc<Surface>,
+    /// Its session's place: which instance of each server it uses.
+    pub seat: Arc<Seat>,
     /// Which tools are shown.
     pub tool_surface: ToolSurface,
     /// The scope it is restricted to, if any.
@@ -254,6 +253,16 @@ impl View {
         }
     }
 
+    /// The same view for another session.
+    pub fn seated(&self, seat: Arc<Seat>) -> View {
+        View { seat, ..self.clone() }
+    }
+
+    /// The configuration behind it.
+    pub fn context(&self) -> &Arc<Context> {
+        self.seat.context()
+    }
+
     /// The same view, restricted to a scope.
     pub fn restricted_to(&self, scope: Arc<Scope>) -> View {
         View { scope: Some(scope), ..self.clone() }
@@ -282,7 +291,7 @@ impl View {
         let Some(name) = name.and_then(object::text) else {
             return invalid("tools/call needs a name, which is a string".to_owned());
         };
-        if self.surface.is_draining() {
+        if self.seat.is_draining() {
             return Step::Now(full::too_late(&name));
         }
         match &*name {
@@ -317,8 +326,7 @@ impl Surface {
         let _unseeded = getrandom::fill(&mut key);
         let Parts { router, catalog, usage_history, code, shapes, results, .. } = parts;
         let Parts { redacts, tokens, provisioner, .. } = parts;
-        let servers = router.servers();
-        let redactor = Mutex::new(CachedRedactor::new(servers, &tokens, redacts));
+        let redactor = Mutex::new(CachedRedactor::new(&router, &tokens, redacts));
         Surface {
             router,
             catalog,
@@ -335,7 +343,6 @@ impl Surface {
             redacts,
             tokens,
             provisioner,
-            draining: AtomicBool::new(false),
         }
     }
 
@@ -357,10 +364,10 @@ impl Surface {
 
     /// The redactor for the current server configuration, with the secrets that were resolved for it.
     fn redactor(&self) -> Arc<Redactor> {
-        let servers = self.router.servers();
+        let servers = self.router.secrets_version();
         let mut last = self.redactor.lock();
-        if !Arc::ptr_eq(&last.servers, &servers) || last.version != self.tokens.version() {
-            *last = CachedRedactor::new(servers, &self.tokens, self.redacts);
+        if last.servers != servers || last.version != self.tokens.version() {
+            *last = CachedRedactor::new(&self.router, &self.tokens, self.redacts);
         }
         Arc::clone(&last.redactor)
     }
@@ -387,35 +394,20 @@ impl Surface {
         self.router.observer.publish(&Event::Search { identity: &identity, query, ids, at });
     }
 
-    /// Accepts no new calls of clients; calls of scripts and chains in progress still pass.
-    pub fn drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
-    }
-
-    fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
-    }
-
     /// Removes what must not outlive the gateway.
     pub fn end(&self) {
         self.results.end();
     }
-
-    /// The configured server of that name; `mcp.NAME` means the same where no server is called that.
-    pub(crate) fn server(&self, name: &str) -> Option<Entry> {
-        let servers = self.router.servers();
-        let found = servers.named(name);
-        found.or_else(|| servers.named(metamcp_surface::discover::without_alias(name)?)).cloned()
-    }
 }
 
 impl CachedRedactor {
-    fn new(servers: Arc<Servers>, tokens: &Tokens, redacts: bool) -> CachedRedactor {
+    /// With the secrets of every server of this process: what one client's server knows is nobody else's business.
+    fn new(router: &Router, tokens: &Tokens, redacts: bool) -> CachedRedactor {
         // Read before the values: one that arrives in between is picked up the next time.
-        let version = tokens.version();
-        let tokens = tokens.secrets();
+        let (servers, version) = (router.secrets_version(), tokens.version());
+        let (own, tokens) = (router.secrets(), tokens.secrets());
         let redactor = match redacts {
-            true => Redactor::new(servers.secrets().chain(&tokens)),
+            true => Redactor::new(own.iter().chain(&tokens)),
             false => Redactor::off(),
         };
         CachedRedactor { servers, version, redactor: Arc::new(redactor) }

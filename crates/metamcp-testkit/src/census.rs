@@ -47,6 +47,16 @@ pub fn of_test(mark: &str, directory: &Path) -> Vec<Process> {
     pids().filter(|&pid| is_of_test(pid, mark, directory)).filter_map(process).collect()
 }
 
+/// All running processes that have a file or folder below `folder` open.
+pub fn holding_below(folder: &Path) -> Vec<Process> {
+    let holds = |pid: &u32| {
+        let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        open.filter_map(|entry| fs::read_link(entry.path()).ok())
+            .any(|path| path.starts_with(folder))
+    };
+    pids().filter(holds).filter_map(process).collect()
+}
+
 /// Waits for processes to exit without reading `/proc/<pid>`: reading it while a process is being reaped delays the
 /// reaping process.
 pub struct ExitWatch(Vec<OwnedFd>);

@@ -33,4 +33,4 @@ pub use client::{Answer, Client, returned};
 pub use expectations::{EXPECTATIONS, Expectation, ExpectedOutcome};
 pub use journal::{EventKind, Journal, Record};
 pub use patience::eventually;
-pub use workspace::{Server, Workspace, chaos as chaos_server, echo as echo_server};
+pub use workspace::{DAEMON, Server, Workspace, chaos as chaos_server, echo as echo_server};

@@ -1,5 +1,6 @@
 //! A home, a project with its `.mcp.json`, and everything a test starts in them.
-//! Owns: the temporary directory, the config, the mark of its processes.  Never: touches the real home.
+//! Owns: the temporary directory, the config, the mark of its processes, whether there is a daemon.  Never: touches the
+//!   real home, or the daemon of the person who runs the tests.
 //! In: servers and settings.  Out: a command for the gateway, journals, surviving processes.
 //! Tests: below.
 
@@ -17,6 +18,14 @@ use crate::journal::Journal;
 use crate::patience::eventually;
 use crate::programs;
 
+/// Says whether clients share a daemon. Tests have a gateway of their own unless they say otherwise, here by
+/// [`Workspace::with_daemon`]: what a daemon of another test, or of the person at the keyboard, does is none of theirs.
+pub const DAEMON: (&str, &str) = ("METAMCP_DAEMON", "off");
+
+/// How long the daemon of a test stays without clients: long enough for the next command of the test, and short enough
+/// that one which nobody ends is soon gone.
+const IDLE_EXIT: &str = "30s";
+
 /// A variable set for the gateway that no child may ever see.
 pub const CANARY: &str = "TESTKIT_CANARY";
 
@@ -30,6 +39,7 @@ pub struct Workspace {
     mark: String,
     servers: Map<String, Value>,
     settings: Map<String, Value>,
+    has_daemon: bool,
 }
 
 /// A server entry of the config.
@@ -105,7 +115,24 @@ impl Workspace {
             .to_string_lossy()
             .into_owned();
         let mark = format!("{name}-{}", std::process::id());
-        Ok(Self { directory, mark, servers: Map::new(), settings: Map::new() })
+        Ok(Self { directory, mark, servers: Map::new(), settings: Map::new(), has_daemon: false })
+    }
+
+    /// Lets the commands of this workspace share a daemon, with a socket of its own inside the workspace. It is killed
+    /// with everything else when the workspace is dropped.
+    pub fn with_daemon(&mut self) -> &mut Self {
+        self.has_daemon = true;
+        self
+    }
+
+    /// Where the daemon's socket and locks are.
+    pub fn runtime_folder(&self) -> PathBuf {
+        self.directory.path().join("run")
+    }
+
+    /// The daemon of this workspace, if one runs: whoever has a file of its folder open.
+    pub fn daemons(&self) -> Vec<Process> {
+        if self.has_daemon { census::holding_below(&self.runtime_folder()) } else { Vec::new() }
     }
 
     /// Adds a server to the config.
@@ -197,12 +224,27 @@ impl Workspace {
             .env("LANG", "C.UTF-8")
             .env(CANARY, "must not be seen by a child")
             .env(MARK, &self.mark);
+        if self.has_daemon {
+            command
+                .env(DAEMON.0, "auto")
+                .env("METAMCP_RUNTIME_DIR", self.runtime_folder())
+                .env("METAMCP_DAEMON_IDLE_EXIT", IDLE_EXIT);
+        } else {
+            command.env(DAEMON.0, DAEMON.1);
+        }
         Ok(command)
     }
 
     /// Every running process of this test: the gateway, its shims, its children, and all they started.
     pub fn processes(&self) -> Vec<Process> {
-        census::of_test(&self.mark, self.directory.path())
+        let mut processes = census::of_test(&self.mark, self.directory.path());
+        // A daemon may have neither the environment nor the directory of the client that started it.
+        for daemon in self.daemons() {
+            if !processes.iter().any(|known| known.pid == daemon.pid) {
+                processes.push(daemon);
+            }
+        }
+        processes
     }
 
     /// Every running process of a program, wherever it was started from.
@@ -254,6 +296,31 @@ mod tests {
         assert_eq!(entry["args"], json!(["-u"]));
         assert_eq!(entry["timeoutMs"], 1000);
         assert_eq!(entry["env"], json!({"A": "b", MARK: workspace.mark()}));
+    }
+
+    #[test]
+    fn a_daemon_is_known_by_the_files_it_holds() {
+        let mut workspace = Workspace::new().unwrap();
+        let off = workspace.command(Path::new("true")).unwrap();
+        assert!(
+            off.get_envs().any(|(name, value)| name == DAEMON.0 && value == Some("off".as_ref()))
+        );
+        workspace.with_daemon();
+        let folder = workspace.runtime_folder();
+        let on = workspace.command(Path::new("true")).unwrap();
+        let said =
+            |name: &str| on.get_envs().find(|given| given.0 == name).and_then(|given| given.1);
+        assert_eq!(said(DAEMON.0), Some("auto".as_ref()));
+        assert_eq!(said("METAMCP_RUNTIME_DIR"), Some(folder.as_os_str()));
+        fs::create_dir(&folder).unwrap();
+        let lock = fs::File::create(folder.join("key.lock")).unwrap();
+        let mut child = Command::new("sleep").arg("60").env_clear().stdin(lock).spawn().unwrap();
+        // Its own parent held the file for a moment.
+        let is_it = |process: &Process| process.pid == child.id();
+        assert!(eventually(Duration::from_secs(10), || workspace.daemons().iter().all(is_it)));
+        assert_eq!(workspace.processes().len(), 1);
+        drop(workspace);
+        assert!(!child.wait().unwrap().success());
     }
 
     #[test]

@@ -77,6 +77,8 @@ pub struct CommandLine {
     pub args: Vec<String>,
     /// What was piped in.
     pub stdin: Option<Vec<u8>>,
+    /// Files named in the arguments, as the command's own process read them: it may be the only one that can.
+    pub files: Vec<(String, Vec<u8>)>,
     pub terminal: Terminal,
 }
 
@@ -156,6 +158,18 @@ impl Hello {
                 out.extend_from_slice(b",\"stdin\":");
                 json_string(&mut out, &STANDARD.encode(stdin));
             }
+            if !command.files.is_empty() {
+                out.extend_from_slice(b",\"files\":{");
+                for (index, (name, content)) in command.files.iter().enumerate() {
+                    if index > 0 {
+                        out.push(b',');
+                    }
+                    json_string(&mut out, name);
+                    out.push(b':');
+                    json_string(&mut out, &STANDARD.encode(content));
+                }
+                out.push(b'}');
+            }
             let Terminal { stdout, stderr, width } = command.terminal;
             let terminal =
                 format!(r#","terminal":{{"stdout":{stdout},"stderr":{stderr},"width":{width}}}"#);
@@ -167,12 +181,12 @@ impl Hello {
 
     pub fn parse(line: &[u8]) -> Result<Hello, LocalError> {
         checked(line)?;
-        let [protocol, version, kind, pid, folder, flags, env, args, stdin, terminal] =
+        let [protocol, version, kind, pid, folder, flags, env, args, stdin, files, terminal] =
             object::pick(
                 line,
                 [
                     "metamcp", "version", "kind", "pid", "folder", "flags", "env", "args", "stdin",
-                    "terminal",
+                    "files", "terminal",
                 ],
             )
             .map_err(LocalError::Json)?;
@@ -184,6 +198,7 @@ impl Hello {
             "command" => Kind::Command(CommandLine {
                 args: list(args, "args", MAX_WORDS)?,
                 stdin: input(stdin)?,
+                files: contents(files)?,
                 terminal: terminal.map(terminal_of).transpose()?.unwrap_or_default(),
             }),
             "status" => Kind::Status,
@@ -451,6 +466,22 @@ fn variables(raw: Option<&[u8]>) -> Result<Vec<(String, String)>, LocalError> {
 fn input(raw: Option<&[u8]>) -> Result<Option<Vec<u8>>, LocalError> {
     let Some(encoded) = optional(raw, "stdin")? else { return Ok(None) };
     STANDARD.decode(encoded).map(Some).map_err(|_| LocalError::Member("stdin"))
+}
+
+fn contents(raw: Option<&[u8]>) -> Result<Vec<(String, Vec<u8>)>, LocalError> {
+    let Some(raw) = raw else { return Ok(Vec::new()) };
+    if raw.first() != Some(&b'{') {
+        return Err(LocalError::Member("files"));
+    }
+    let mut found = Vec::new();
+    for (name, content) in members(raw) {
+        if found.len() == MAX_WORDS {
+            return Err(LocalError::TooLong("files"));
+        }
+        let content = object::text(content).and_then(|text| STANDARD.decode(&*text).ok());
+        found.push((name.into_owned(), content.ok_or(LocalError::Member("files"))?));
+    }
+    Ok(found)
 }
 
 fn terminal_of(raw: &[u8]) -> Result<Terminal, LocalError> {

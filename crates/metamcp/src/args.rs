@@ -3,6 +3,7 @@
 //! In: the arguments of the process.  Out: `Args`, or clap's own error.
 //! Tests: `args/tests.rs`: help of every subcommand, flags against the table of settings.
 
+mod daemon;
 mod flags;
 mod groups;
 mod parse_error;
@@ -16,6 +17,10 @@ use clap::{
     Arg, ArgAction, Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
 };
 
+pub(crate) use self::daemon::{
+    DaemonCommand, DaemonLogsArgs, DaemonRunArgs, DaemonStopArgs, ServiceArgs, ServiceCommand,
+    StatusArgs,
+};
 pub(crate) use self::flags::SettingFlags;
 pub(crate) use self::parse_error::{asks_for_json, what_is_wrong};
 pub(crate) use self::setup::{
@@ -109,6 +114,15 @@ Examples:
     /// Check everything, and name a fix for each problem
     #[command(after_help = setup::DOCTOR_HELP)]
     Doctor(DoctorArgs),
+    /// Show the daemon: its clients, the servers that run, and who uses what
+    #[command(after_help = daemon::STATUS_HELP)]
+    Status(StatusArgs),
+    /// The daemon that serves all clients: status, stop, restart, logs
+    #[command(subcommand, after_help = daemon::DAEMON_HELP)]
+    Daemon(DaemonCommand),
+    /// Have the daemon started at login: install, uninstall
+    #[command(subcommand, after_help = daemon::SERVICE_HELP)]
+    Service(ServiceCommand),
     /// List the servers, or the tools of one
     #[command(after_help = tools::LIST_HELP)]
     List(ListArgs),
@@ -205,6 +219,11 @@ impl Command {
             Command::Trust(args) => args.json,
             Command::Untrust(args) => args.json,
             Command::Doctor(args) => args.json,
+            Command::Status(args) | Command::Daemon(DaemonCommand::Status(args)) => args.json,
+            Command::Daemon(DaemonCommand::Stop(args) | DaemonCommand::Restart(args)) => args.json,
+            Command::Service(ServiceCommand::Install(args) | ServiceCommand::Uninstall(args)) => {
+                args.json
+            }
             Command::List(args) => args.json,
             Command::Tools(args) => args.json,
             Command::Get(args) => args.json,
@@ -233,6 +252,7 @@ impl Command {
             Command::Config(ConfigCommand::Check(args)) => args.json,
             Command::Config(ConfigCommand::Path(args)) => args.json,
             Command::Serve
+            | Command::Daemon(DaemonCommand::Run(_) | DaemonCommand::Logs(_))
             | Command::Registry(RegistryCommand::Export(_) | RegistryCommand::Import(_))
             | Command::Config(ConfigCommand::Schema | ConfigCommand::Docs(_))
             | Command::Completions(_) => false,

@@ -45,6 +45,12 @@ impl Exit {
         if is_misuse { Exit::Usage } else { Exit::Failure }
     }
 
+    /// The exit of a command that ran elsewhere, by its code.
+    pub(crate) fn from_code(code: u8) -> Exit {
+        let known = Exit::ALL.into_iter().find(|(exit, _)| exit.code() == code);
+        known.map_or(Exit::Failure, |(exit, _)| exit)
+    }
+
     /// The number the shell sees. Stable: scripts depend on it.
     pub(crate) fn code(self) -> u8 {
         match self {
@@ -102,6 +108,8 @@ mod tests {
     fn codes_are_in_order_and_complete() {
         let codes: Vec<u8> = Exit::ALL.iter().map(|(exit, _)| exit.code()).collect();
         assert_eq!(codes, [0, 1, 2, 3, 4, 5]);
+        assert!(Exit::ALL.iter().all(|(exit, _)| Exit::from_code(exit.code()) == *exit));
+        assert_eq!(Exit::from_code(77), Exit::Failure);
     }
 
     #[test]

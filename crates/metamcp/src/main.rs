@@ -2,6 +2,7 @@
 
 mod args;
 mod commands;
+mod console;
 mod env;
 mod example;
 mod exit;
@@ -27,7 +28,7 @@ use metamcp_engine::upstream::container_reaper::ARGUMENT as SWEEPER_ARGUMENT;
 use metamcp_hardened::docker::relay;
 use metamcp_search::search::Strategy;
 
-use crate::args::{Args, Command, ConfigCommand};
+use crate::args::{Args, Command, ConfigCommand, ServiceCommand};
 use crate::exit::Exit;
 
 /// The first argument with which the gateway starts itself as the parent process (shim) of a server.
@@ -80,7 +81,7 @@ fn main() -> ExitCode {
         return ExitCode::from(u8::try_from(code).unwrap_or(1));
     }
     if first.as_ref().is_some_and(|first| first == EXAMPLE_ARGUMENT) {
-        return ended(example_server(arguments), false);
+        return ended(example_server(arguments), false).into();
     }
     if let Some(shell) = env::lookup_os(commands::completions::VARIABLE) {
         return completed(&shell, arguments, first);
@@ -100,14 +101,18 @@ fn command() -> ExitCode {
     match args::parse(std::env::args_os()) {
         Ok(args) => {
             let wants_json = args.command.as_ref().is_some_and(Command::wants_json);
-            ended(run(args), wants_json)
+            let exit = match commands::remote::shell::attempt(&args) {
+                Some(exit) => exit,
+                None => run(args),
+            };
+            ended(exit, wants_json).into()
         }
         Err(error) => {
             // Help and version go to stdout and are not failures; clap knows which is which.
             let code = if error.use_stderr() { Exit::Usage } else { Exit::Success };
             if error.use_stderr() && args::asks_for_json(std::env::args_os()) {
                 let told = commands::config::failure_json(&args::what_is_wrong(&error));
-                let _nobody_to_tell = writeln!(anstream::stdout(), "{told:#}");
+                let _nobody_to_tell = writeln!(console::stdout(), "{told:#}");
             } else {
                 let _nobody_to_tell = error.print();
             }
@@ -163,7 +168,7 @@ fn example_server(arguments: impl Iterator<Item = std::ffi::OsString>) -> anyhow
 }
 
 /// With `--json`, errors are JSON as well.
-fn ended(exit: anyhow::Result<Exit>, wants_json: bool) -> ExitCode {
+pub(crate) fn ended(exit: anyhow::Result<Exit>, wants_json: bool) -> Exit {
     exit.unwrap_or_else(|error| {
         let is_closed_pipe = error.chain().any(|cause| {
             cause
@@ -172,24 +177,25 @@ fn ended(exit: anyhow::Result<Exit>, wants_json: bool) -> ExitCode {
         });
         if !is_closed_pipe && wants_json {
             let told = commands::config::failure_json(&format!("{error:#}"));
-            let _nobody_to_tell = writeln!(anstream::stdout(), "{told:#}");
+            let _nobody_to_tell = writeln!(console::stdout(), "{told:#}");
         } else if !is_closed_pipe {
             let label = render::styled(render::RED, "error");
             let _nobody_to_tell =
-                writeln!(anstream::stderr(), "{label}: {}", render::visible(&format!("{error:#}")));
+                writeln!(console::stderr(), "{label}: {}", render::visible(&format!("{error:#}")));
         }
         Exit::of(&error)
     })
-    .into()
 }
 
-fn run(args: Args) -> anyhow::Result<Exit> {
-    metamcp_engine::user_file::tell_of_waiting(|words| {
-        let _nobody_to_tell = writeln!(anstream::stderr(), "metamcp: {words}");
-    });
+pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
+    if !console::is_remote() {
+        metamcp_engine::user_file::tell_of_waiting(|words| {
+            let _nobody_to_tell = writeln!(console::stderr(), "metamcp: {words}");
+        });
+    }
     let Args { settings, command, quiet, verbose } = args;
-    let mut out = anstream::stdout();
-    let mut diagnostics = anstream::stderr();
+    let mut out = console::stdout();
+    let mut diagnostics = console::stderr();
     let command = command.unwrap_or(Command::Serve);
     let config_request = ConfigRequest { flags: settings.given, json: command.wants_json() };
     if quiet || config_request.json {
@@ -237,6 +243,17 @@ fn run(args: Args) -> anyhow::Result<Exit> {
         Command::Doctor(args) => {
             commands::doctor::run(&load(config_request.flags)?, &args, &mut out)
         }
+        Command::Status(args) => {
+            with_home(config_request, |home| commands::status::run(home, &args, &mut out))
+        }
+        Command::Daemon(command) => commands::daemon::run(config_request, &command, &mut out),
+        Command::Service(command) => with_home(config_request, |home| {
+            let (is_install, args) = match command {
+                ServiceCommand::Install(args) => (true, args),
+                ServiceCommand::Uninstall(args) => (false, args),
+            };
+            commands::service::run(home, is_install, args, &mut out, &mut diagnostics)
+        }),
         Command::List(args) => {
             with_servers(config_request, |loaded| commands::list::run(loaded, &args, &mut out))
         }
@@ -306,9 +323,20 @@ fn run(args: Args) -> anyhow::Result<Exit> {
 }
 
 /// What a command needs from the configuration, and how to report that there is none.
-struct ConfigRequest {
-    flags: Vec<Given>,
-    json: bool,
+pub(crate) struct ConfigRequest {
+    pub(crate) flags: Vec<Given>,
+    pub(crate) json: bool,
+}
+
+/// Runs a command that needs the home of metamcp and nothing else, so that it works with a broken file too.
+pub(crate) fn with_home(
+    config_request: ConfigRequest,
+    command: impl FnOnce(&Path) -> anyhow::Result<Exit>,
+) -> anyhow::Result<Exit> {
+    match home(config_request.flags)? {
+        Ok(home) => command(&home),
+        Err(error) => cannot_load(&error, config_request.json),
+    }
 }
 
 /// Runs a command that works without a config file, but not with an invalid one.
@@ -324,7 +352,7 @@ fn with_config(
 
 /// Serves, and reloads the configuration whenever one of its files changes.
 fn serve(flags: Vec<Given>, diagnostics: &mut dyn Write) -> anyhow::Result<Exit> {
-    let working_dir = std::env::current_dir().context("the working directory is not known")?;
+    let working_dir = console::folder().context("the working directory is not known")?;
     let load = move || {
         let flags = flags.clone();
         config::load(asked(flags, &working_dir))
@@ -347,18 +375,18 @@ fn with_servers(
         let waiting = waiting(loaded).filter(|_| !config_request.json);
         let of_this_run = loaded.remarks.iter().filter(|remark| remark.path.is_none()).cloned();
         let told: Vec<Remark> = of_this_run.chain(waiting).collect();
-        render::remarks(&mut anstream::stderr(), &told)?;
+        render::remarks(&mut console::stderr(), &told)?;
     }
     match loaded {
         Ok(loaded) => match commands::advice(&loaded) {
             None => command(&loaded),
             Some(_) if config_request.json => {
                 let told = commands::config::nowhere_json(&loaded.source);
-                writeln!(anstream::stdout(), "{told:#}")?;
+                writeln!(console::stdout(), "{told:#}")?;
                 Ok(Exit::Config)
             }
             Some(advice) => {
-                write!(anstream::stderr(), "{advice}")?;
+                write!(console::stderr(), "{advice}")?;
                 Ok(Exit::Config)
             }
         },
@@ -372,14 +400,17 @@ fn waiting(loaded: &Loaded) -> Option<Remark> {
 }
 
 /// The effective configuration. The outer error is not about the configuration.
-fn load(flags: Vec<Given>) -> anyhow::Result<Result<Loaded, LoadError>> {
-    let working_dir = std::env::current_dir().context("the working directory is not known")?;
+pub(crate) fn load(flags: Vec<Given>) -> anyhow::Result<Result<Loaded, LoadError>> {
+    if let Some(loaded) = console::loaded() {
+        return Ok(Ok(Loaded::clone(&loaded)));
+    }
+    let working_dir = console::folder().context("the working directory is not known")?;
     Ok(config::load(asked(flags, &working_dir)))
 }
 
 /// The home of metamcp, without loading the configuration.
-fn home(flags: Vec<Given>) -> anyhow::Result<Result<PathBuf, LoadError>> {
-    let working_dir = std::env::current_dir().context("the working directory is not known")?;
+pub(crate) fn home(flags: Vec<Given>) -> anyhow::Result<Result<PathBuf, LoadError>> {
+    let working_dir = console::folder().context("the working directory is not known")?;
     Ok(config::home(&asked(flags, &working_dir)))
 }
 
@@ -396,9 +427,9 @@ pub(crate) fn asked(flags: Vec<Given>, working_dir: &Path) -> LoadOptions<'_> {
 
 pub(crate) fn cannot_load(error: &LoadError, json: bool) -> anyhow::Result<Exit> {
     if json {
-        writeln!(anstream::stdout(), "{:#}", commands::config::error_json(error))?;
+        writeln!(console::stdout(), "{:#}", commands::config::error_json(error))?;
     } else {
-        render::load_error(&mut anstream::stderr(), error)?;
+        render::load_error(&mut console::stderr(), error)?;
     }
     Ok(Exit::Config)
 }

@@ -165,11 +165,12 @@ impl Step {
 
 /// The servers that are busy now, in the order of the configuration, each with its activity.
 fn busy(gateway: &Gateway) -> Vec<(String, &'static str)> {
-    let (servers, snapshot) = (gateway.router.servers(), gateway.catalog.snapshot());
+    let (servers, snapshot) = (gateway.servers(), gateway.catalog.snapshot());
     let doing = |entry: &Entry| {
         let view = gateway.router.view(entry.id)?;
-        let is_listed = snapshot.known(entry.id).is_some_and(|known| known.listed_at.is_some())
-            || snapshot.failure(entry.id).is_some();
+        let is_listed =
+            snapshot.known(entry.definition).is_some_and(|known| known.listed_at.is_some())
+                || snapshot.failure(entry.definition).is_some();
         let words = doing(view.state, view.waiting_since.is_some(), is_listed)?;
         Some((entry.name.to_string(), words))
     };

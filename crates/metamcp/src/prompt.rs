@@ -3,13 +3,15 @@
 //! In: a prompt, and a `Write` for it.  Out: confirmed or not, a line, a secret.
 //! Tests: below, and `tests/real/provision.rs` in a pseudo-terminal.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, Write};
 
 use anyhow::{Context, bail};
 
+use crate::console;
+
 /// Whether there is a terminal to prompt at.
 pub(crate) fn is_there() -> bool {
-    io::stdin().is_terminal()
+    console::is_stdin_terminal()
 }
 
 /// Asks for confirmation, which `--yes` (`yes`) gives in advance. With neither `--yes` nor a terminal it fails, and the

@@ -6,6 +6,9 @@
     reason = "tests start, wait and measure for themselves"
 )]
 
+#[cfg(unix)]
+#[path = "config/daemon.rs"]
+mod daemon;
 #[path = "config/doctor.rs"]
 mod doctor;
 #[path = "config/first.rs"]
@@ -34,6 +37,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use insta::assert_snapshot;
+use metamcp_testkit::DAEMON;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -103,6 +107,7 @@ impl Shell {
             .args(arguments)
             .env_clear()
             .env("HOME", self.root.path().join("user"))
+            .env(DAEMON.0, DAEMON.1)
             .current_dir(self.root.path().join("project"));
         command
     }

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use metamcp_testkit::DAEMON;
 use serde_json::{Value, json};
 
 /// Runs the program until it exits, with its temporary files in `temporary`.
@@ -14,6 +15,7 @@ fn metamcp(arguments: &[&str], temporary: &Path, input: &str) -> io::Result<Outp
         .args(arguments)
         .env("TMPDIR", temporary)
         .env("TMP", temporary)
+        .env(DAEMON.0, DAEMON.1)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

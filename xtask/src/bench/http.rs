@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
+use metamcp_testkit::DAEMON;
 use serde_json::Value;
 
 use super::{Programs, numbers, servers};
@@ -38,6 +39,7 @@ pub(super) fn rows(
             command
                 .current_dir(folder)
                 .env("METAMCP_HOME", folder.join("home"))
+                .env(DAEMON.0, DAEMON.1)
                 .args(["--http", "/mcp", "--payload", "64"])
                 .args(["--in-flight", &connections.to_string(), "--calls", &calls.to_string()]);
         };
@@ -79,6 +81,7 @@ pub(super) fn rows(
         for (first, form) in first.iter_mut().zip([None, Some("--events")]) {
             let mut command = Command::new(&programs.client);
             command.current_dir(folder).env("METAMCP_HOME", folder.join("home"));
+            command.env(DAEMON.0, DAEMON.1);
             command.args(["--http", "/mcp", "--payload", "64", "--calls", "5000", "--gateway"]);
             command.args(form).arg("--").arg(&programs.metamcp).arg("--config").arg(&config);
             command.args(["--transport", "http", "--port", "{port}"]);

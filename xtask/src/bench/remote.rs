@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use metamcp_testkit::DAEMON;
 use serde_json::{Value, json};
 
 use super::http::rust_sdk;
@@ -73,6 +74,7 @@ pub(super) fn rows(
                     }
                 };
                 command.current_dir(folder).env("METAMCP_HOME", folder.join("home"));
+                command.env(DAEMON.0, DAEMON.1);
                 let found = numbers(&mut command)?;
                 let cost = |value: &Value| value["cpu_us_per_call"].as_f64().unwrap_or(f64::MAX);
                 if cost(&found) < cost(best) {

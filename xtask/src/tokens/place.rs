@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use metamcp_testkit::DAEMON;
 
 /// A port that nothing listens on: whatever asks a registry learns at once that there is none.
 const NOWHERE: &str = "http://127.0.0.1:9";
@@ -106,6 +107,7 @@ impl Place {
             .env("HOME", self.folder.join("home"))
             .env("LANG", "C.UTF-8")
             .env("TZ", "UTC")
+            .env(DAEMON.0, DAEMON.1)
             .env("METAMCP_REGISTRIES", NOWHERE);
     }
 }

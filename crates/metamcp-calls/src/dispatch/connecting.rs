@@ -78,10 +78,12 @@ impl<T> Dispatch<T> {
         began
     }
 
-    /// A listing is wanted but there is no connection: one is opened, and lists by itself. The error says why not.
+    /// A listing is wanted but there is no connection: one is opened in the turn of that lane, and lists by itself. The
+    /// error says why not.
     pub fn wake_server(
         &mut self,
         server: ServerId,
+        lane: u64,
         now: Moment,
         effects: &mut Effects<T>,
     ) -> Result<(), DispatchError> {
@@ -107,8 +109,8 @@ impl<T> Dispatch<T> {
         })?;
         // Listing is no verdict on the server's health; a probe is left to a call.
         self.settle(server, permit, Outcome::Neutral, now);
-        self.open(server, now)?;
-        self.servers[server.0 as usize].wanted = true;
+        self.open(server, lane, now)?;
+        self.servers[server.0 as usize].wanted.get_or_insert(lane);
         self.pump(now, effects);
         Ok(())
     }
@@ -202,13 +204,15 @@ impl<T> Dispatch<T> {
         if attached {
             entry.owed = !again.is_empty() && charge == Outcome::Failure;
         }
-        for call in again.into_iter().rev() {
-            entry.queue.push_front(call);
+        for id in again {
+            if let Some(call) = self.calls.get_mut(id.0) {
+                call.ticket = Some(entry.queue.push_ahead(call.lane, id));
+            }
         }
         if attached {
             // Kept attached while somebody waits for it, or for the one respawn a crash earns.
-            entry.wanted = fresh_start && !self.stopping;
-            if entry.queue.is_empty() && !entry.wanted {
+            entry.wanted = (fresh_start && !self.stopping).then_some(NOBODY);
+            if entry.queue.is_empty() && entry.wanted.is_none() {
                 entry.conn = None;
             }
         } else if entry.conn.is_some() {
@@ -228,7 +232,7 @@ impl<T> Dispatch<T> {
         let entry = &mut self.servers[server.0 as usize];
         if slot.state == State::Failed && entry.conn == Some(conn) {
             let wanted = std::mem::take(&mut entry.wanted);
-            let needed = wanted || !entry.queue.is_empty();
+            let needed = wanted.is_some() || !entry.queue.is_empty();
             let may = entry.restart_backoff.check_burst(now);
             let starts = needed && may.is_ok() && !self.stopping && !entry.removed;
             if starts && self.pool.reconnect(conn, now) {
@@ -247,8 +251,7 @@ impl<T> Dispatch<T> {
             } else if starts {
                 entry.wanted = wanted;
                 entry.in_line_since = now;
-                let ServerPolicy { keep, idle_timeout, .. } = entry.policy;
-                self.pool.want(server, keep, idle_timeout, now);
+                self.line_up(server, now);
             }
         } else {
             self.detach(server, conn);
@@ -258,30 +261,59 @@ impl<T> Dispatch<T> {
         self.rearm(now);
     }
 
-    /// Makes sure a connection to the server is on its way.
-    pub(super) fn open(&mut self, server: ServerId, now: Moment) -> Result<(), DispatchError> {
-        if self.pool.waits_since(server).is_none() {
-            let entry = &mut self.servers[server.0 as usize];
-            if let Err(backoff) = entry.restart_backoff.check(now) {
-                entry.wanted = false;
-                return Err(entry.held_back(backoff, now));
+    /// Makes sure a connection to the server is on its way, in the turn of that lane.
+    pub(super) fn open(
+        &mut self,
+        server: ServerId,
+        lane: u64,
+        now: Moment,
+    ) -> Result<(), DispatchError> {
+        self.may_line_up(server, now)?;
+        if self.pool.count() >= self.pool.limits().size {
+            let queues = self.pool.waiting().map(|server| &self.servers[server.0 as usize].queue);
+            let (waiting, own) = queues.fold((0, 0), |(waiting, own), queue| {
+                (waiting + queue.len(), own + queue.waiting_of(lane))
+            });
+            if !turns::has_room(SLOT_QUEUE, waiting, own) {
+                return Err(DispatchError::Overloaded);
             }
-            entry.in_line_since = now;
         }
-        let waiting = self.pool.line().map(|s| self.servers[s.0 as usize].waiting()).sum::<usize>();
-        if waiting >= SLOT_QUEUE && self.pool.count() >= self.pool.limits().size {
-            return Err(DispatchError::Overloaded);
-        }
-        let policy = &self.servers[server.0 as usize].policy;
-        self.pool.want(server, policy.keep, policy.idle_timeout, now);
+        let terms = self.servers[server.0 as usize].policy.terms();
+        self.pool.want(server, lane, terms, now);
         Ok(())
     }
 
     /// The same for calls that already wait: if it cannot be, they are answered.
     pub(super) fn reopen(&mut self, server: ServerId, now: Moment, effects: &mut Effects<T>) {
-        match self.open(server, now) {
-            Ok(()) => self.pump(now, effects),
+        match self.may_line_up(server, now) {
+            Ok(()) => {
+                self.line_up(server, now);
+                self.pump(now, effects);
+            }
             Err(error) => self.refuse_queue(server, &error, Outcome::Neutral, now, effects),
+        }
+    }
+
+    /// Whether a server may be started; one that stands in line already has been asked about.
+    fn may_line_up(&mut self, server: ServerId, now: Moment) -> Result<(), DispatchError> {
+        if self.pool.waits_since(server).is_some() {
+            return Ok(());
+        }
+        let entry = &mut self.servers[server.0 as usize];
+        if let Err(backoff) = entry.restart_backoff.check(now) {
+            entry.wanted = None;
+            return Err(entry.held_back(backoff, now));
+        }
+        entry.in_line_since = now;
+        Ok(())
+    }
+
+    /// Puts a server into the lane of everybody who wants it.
+    fn line_up(&mut self, server: ServerId, now: Moment) {
+        let entry = &self.servers[server.0 as usize];
+        let terms = entry.policy.terms();
+        for lane in entry.queue.lanes().chain(entry.wanted) {
+            self.pool.want(server, lane, terms, now);
         }
     }
 
@@ -298,7 +330,7 @@ impl<T> Dispatch<T> {
                 Order::Connect { conn, server } => {
                     let entry = &mut self.servers[server.0 as usize];
                     entry.conn = Some(conn);
-                    entry.wanted = false;
+                    entry.wanted = None;
                     entry.starting(now, self.limits.connect_timeout);
                     self.wake = self.wake.min(entry.start_deadline);
                     effects.push(Effect::Connect { conn, server });
@@ -348,13 +380,13 @@ impl<T> Dispatch<T> {
             // Stays attached: `gone` starts it once more, also where it was only to list its tools, because a call
             // waits for that list.
             entry.retried_start = true;
-            entry.wanted = true;
+            entry.wanted = Some(NOBODY);
             self.pump(now, effects);
             return self.rearm(now);
         }
         entry.retried_start = false;
         entry.owed = false;
-        entry.wanted = false;
+        entry.wanted = None;
         if well {
             entry.restart_backoff.retired();
         } else {

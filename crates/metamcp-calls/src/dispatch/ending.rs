@@ -133,7 +133,7 @@ impl<T> Dispatch<T> {
         effects: &mut Effects<T>,
     ) -> bool {
         let Some(call) = self.calls.get(id.0) else { return false };
-        let server = call.server;
+        let (server, lane, ticket) = (call.server, call.lane, call.ticket);
         if let Stage::InFlight { conn, .. } = call.stage {
             effects.push(Effect::Abandon { conn, call: id, attempt: call.attempts });
             let noticed = self.answer(id, error, outcome, now, effects);
@@ -141,16 +141,17 @@ impl<T> Dispatch<T> {
             return noticed;
         }
         let noticed = self.answer(id, error, outcome, now, effects);
-        let calls = &self.calls;
         let entry = &mut self.servers[server.0 as usize];
-        entry.dead_in_queue += 1;
-        if entry.dead_in_queue * 2 >= entry.queue.len() {
-            entry.queue.retain(|call| calls.get(call.0).is_some());
-            entry.dead_in_queue = 0;
+        if let Some(ticket) = ticket {
+            entry.queue.remove(ticket);
         }
-        if entry.queue.is_empty() && entry.conn.is_none() && !entry.wanted {
-            entry.retried_start = false;
-            self.pool.withdraw(server);
+        if entry.conn.is_none() {
+            if entry.queue.is_empty() && entry.wanted.is_none() {
+                entry.retried_start = false;
+                self.pool.withdraw(server);
+            } else if entry.queue.waiting_of(lane) == 0 && entry.wanted != Some(lane) {
+                self.pool.leave(server, lane);
+            }
         }
         noticed
     }
@@ -164,10 +165,9 @@ impl<T> Dispatch<T> {
         now: Moment,
         effects: &mut Effects<T>,
     ) {
-        let queue: VecDeque<CallId> = std::mem::take(&mut self.servers[server.0 as usize].queue);
-        self.servers[server.0 as usize].dead_in_queue = 0;
+        let mut queue = std::mem::take(&mut self.servers[server.0 as usize].queue);
         let mut outcome = outcome;
-        for call in queue {
+        while let Some(call) = queue.pop() {
             if self.answer(call, error.clone(), outcome, now, effects) {
                 outcome = Outcome::Neutral;
             }

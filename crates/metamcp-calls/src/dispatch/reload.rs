@@ -30,14 +30,14 @@ impl<T> Dispatch<T> {
         entry.owed = false;
         entry.retried_start = false;
         // Those who wait will be served by the new configuration, and speak for it.
-        for call in &entry.queue {
+        for call in entry.queue.iter() {
             if let Some(call) = self.calls.get_mut(call.0)
                 && let Ok(permit) = entry.breaker.admit(now)
             {
                 call.permit = permit;
             }
         }
-        self.pool.amend(server, policy.keep, policy.idle_timeout);
+        self.pool.amend(server, policy.terms());
         self.let_go(server, now, effects);
         if !self.servers[server.0 as usize].queue.is_empty() {
             self.reopen(server, now, effects);

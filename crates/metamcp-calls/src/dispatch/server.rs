@@ -1,6 +1,5 @@
 //! Dispatch: state of one server.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +8,9 @@ use super::error::DispatchError;
 use crate::breaker::{self, Breaker, Outcome};
 use crate::failure::{Fact, Failure};
 use crate::lifecycle::State;
-use crate::pool::{ConnId, Keep};
+use crate::pool::{ConnId, Keep, Terms};
 use crate::restart_backoff::{Backoff, RestartBackoff};
+use crate::turns::Turns;
 use metamcp_types::moment::Moment;
 
 /// After so long without a crash a server has its one free restart back.
@@ -37,6 +37,13 @@ pub struct ServerPolicy {
     pub one_pipe: bool,
 }
 
+impl ServerPolicy {
+    /// On which terms it has a slot of the pool.
+    pub(super) fn terms(&self) -> Terms {
+        Terms { keep: self.keep, idle_timeout: self.idle_timeout }
+    }
+}
+
 /// What an operator may see of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerView {
@@ -57,16 +64,16 @@ pub(super) struct Server {
     pub(super) breaker: Breaker,
     pub(super) restart_backoff: RestartBackoff,
     pub(super) conn: Option<ConnId>,
-    pub(super) queue: VecDeque<CallId>,
-    pub(super) dead_in_queue: usize,
+    /// Calls that wait for it, served by lanes in turns.
+    pub(super) queue: Turns<CallId>,
     /// Since when it last waited for a slot.
     pub(super) in_line_since: Moment,
     pub(super) ready_at: Moment,
     pub(super) start_deadline: Moment,
     /// The one immediate retry of a failed start has been used.
     pub(super) retried_start: bool,
-    /// A connection is wanted although no call waits: for a listing, or after a crash.
-    pub(super) wanted: bool,
+    /// A connection is wanted although no call waits: for a listing, or after a crash. By which lane.
+    pub(super) wanted: Option<u64>,
     /// Its last crash has not been charged to any call yet, since all of them are to be sent once more.
     pub(super) owed: bool,
     /// A listing waits until its connection can take one more request.
@@ -88,13 +95,12 @@ impl Server {
             breaker,
             restart_backoff: RestartBackoff::default(),
             conn: None,
-            queue: VecDeque::new(),
-            dead_in_queue: 0,
+            queue: Turns::default(),
             in_line_since: Moment::START,
             ready_at: Moment::START,
             start_deadline: Moment::NEVER,
             retried_start: false,
-            wanted: false,
+            wanted: None,
             owed: false,
             list_due: false,
             last_failure: None,
@@ -111,14 +117,9 @@ impl Server {
             state,
             waiting_since,
             breaker: self.breaker.phase(),
-            queued: self.waiting(),
+            queued: self.queue.len(),
             last_failure: self.last_failure.clone(),
         }
-    }
-
-    /// Calls that wait for it.
-    pub(super) fn waiting(&self) -> usize {
-        self.queue.len().saturating_sub(self.dead_in_queue)
     }
 
     pub(super) fn starting(&mut self, now: Moment, limit: Duration) {

@@ -12,6 +12,7 @@ mod restarting;
 mod starting;
 mod stopping;
 mod timing;
+mod turns;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// What every call is given unless a test says otherwise.
@@ -86,7 +87,7 @@ impl Bench {
     /// Connects a server for a listing, and leaves it idle.
     fn warm_up(&mut self, server: ServerId) -> ConnId {
         self.dispatch
-            .wake_server(server, self.now, &mut self.effects)
+            .wake_server(server, 0, self.now, &mut self.effects)
             .expect("nothing keeps it from starting");
         let conn = self.connects()[0];
         self.ready(conn);
@@ -119,11 +120,16 @@ impl Bench {
     // -- what callers do --
 
     fn call(&mut self, server: ServerId) -> Option<CallId> {
-        self.ask(server, CallOptions { timeout: None, harmless: false })
+        self.ask(server, CallOptions::default())
+    }
+
+    /// A call of that session.
+    fn call_of(&mut self, lane: u64, server: ServerId) -> Option<CallId> {
+        self.ask(server, CallOptions { lane, ..CallOptions::default() })
     }
 
     fn harmless(&mut self, server: ServerId) -> Option<CallId> {
-        self.ask(server, CallOptions { timeout: None, harmless: true })
+        self.ask(server, CallOptions { harmless: true, ..CallOptions::default() })
     }
 
     fn ask(&mut self, server: ServerId, ask: CallOptions) -> Option<CallId> {
@@ -134,7 +140,9 @@ impl Bench {
 
     /// A call that has to be let in.
     fn sent_call(&mut self, server: ServerId, harmless: bool) -> CallId {
-        let call = self.ask(server, CallOptions { timeout: None, harmless }).expect("it is let in");
+        let call = self
+            .ask(server, CallOptions { harmless, ..CallOptions::default() })
+            .expect("it is let in");
         assert_eq!(self.sent().last().map(|sent| sent.1), Some(call), "it is sent");
         call
     }

@@ -30,7 +30,7 @@ impl Bench {
         self.want_kept(server, Keep::UntilTimeout, ms);
     }
     fn want_kept(&mut self, server: u32, keep: Keep, ms: u64) {
-        self.pool.want(ServerId(server), keep, None, at(ms));
+        self.pool.want(ServerId(server), 0, Terms { keep, ..Terms::default() }, at(ms));
         self.pump(ms);
     }
     fn pump(&mut self, ms: u64) {
@@ -175,12 +175,13 @@ fn idle_deadlines_are_exact_and_per_server() {
     let mut bench = Bench::new(limits(3));
     bench.idle(0, 0);
     assert_eq!(bench.pool.deadline(at(0)), at(300_000));
-    bench.pool.want(ServerId(1), Keep::Alive, None, at(0));
+    bench.pool.want(ServerId(1), 0, Terms { keep: Keep::Alive, idle_timeout: None }, at(0));
     bench.pump(0);
     let kept = bench.connects()[0].1;
     bench.pool.connected(kept);
     bench.pool.finish(kept, at(0), &mut bench.orders);
-    bench.pool.want(ServerId(2), Keep::Alive, Some(Duration::from_secs(10)), at(0));
+    let terms = Terms { keep: Keep::Alive, idle_timeout: Some(Duration::from_secs(10)) };
+    bench.pool.want(ServerId(2), 0, terms, at(0));
     bench.pump(0);
     let own = bench.connects()[0].1;
     bench.pool.connected(own);

@@ -1,6 +1,6 @@
 //! The simulator's own records of servers, processes and callers, independent of the dispatch.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use metamcp_calls::breaker::Phase;
@@ -25,7 +25,7 @@ macro_rules! ensure {
 pub(crate) use ensure;
 
 /// Coverage points of a run. Together the runs have to reach all of them, or they prove less than they claim.
-const SIGHTS: [&str; 37] = [
+const SIGHTS: [&str; 39] = [
     "answered",
     "answered with an error",
     "circuit open",
@@ -63,6 +63,8 @@ const SIGHTS: [&str; 37] = [
     "asked for a sign of life, and gave it",
     "gone deaf and replaced",
     "stopped for longer than a call may take",
+    "a later call sent before an earlier one of another lane",
+    "a later lane served before an earlier one",
 ];
 
 /// The coverage points a run has reached.
@@ -89,6 +91,9 @@ impl Sights {
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) line: Vec<(ServerId, Moment)>,
+    /// For each lane with calls that wait for a slot: how often it was passed over since it came or was served, and the
+    /// other lanes that waited meanwhile.
+    pub(crate) passed: BTreeMap<u64, (usize, BTreeSet<u64>)>,
     pub(crate) phases: Vec<Phase>,
     pub(crate) count: usize,
     /// The states of connections and breakers, derived only from the reported changes.
@@ -116,8 +121,12 @@ pub(crate) struct Server {
     /// Incremented with every change of the breaker's phase.
     pub(crate) epoch: u64,
     pub(crate) processes: u64,
-    /// The arrival order of the last call that was sent for the first time.
-    pub(crate) last_first: u64,
+    /// By lane, the arrival order of the last call that was sent for the first time.
+    pub(crate) last_first: HashMap<u64, u64>,
+    /// How often the first lane, which waits, was passed over by the second.
+    pub(crate) passed: HashMap<(u64, u64), u32>,
+    /// Lanes that had it woken, since it was last started.
+    pub(crate) woken_by: Vec<u64>,
     pub(crate) list_due: bool,
 }
 
@@ -153,6 +162,7 @@ pub(crate) struct Process {
 #[derive(Debug)]
 pub(crate) struct Caller {
     pub(crate) server: usize,
+    pub(crate) lane: u64,
     pub(crate) harmless: bool,
     pub(crate) timeout: Duration,
     pub(crate) patience: Option<Duration>,

@@ -1,5 +1,6 @@
 //! Invariants that hold after every step, and those that hold once the faults have stopped.
 
+use std::collections::BTreeSet;
 use std::mem::discriminant;
 use std::time::Duration;
 
@@ -69,42 +70,26 @@ impl World {
         Ok(())
     }
 
-    /// The queue is served in order, within the limits.
+    /// The line is served within the limits, the lanes in turns.
     fn check_line(&mut self, step: Step) -> Check {
+        self.check_lanes()?;
         let pool = self.dispatch.pool();
         let limits = pool.limits();
         let before = std::mem::take(&mut self.seen.line);
-        let stays = |place: &(pool::ServerId, Moment)| {
-            pool.waits_since(place.0).is_some_and(|since| since == place.1)
-        };
-        // A server that keeps its place in the queue blocks all behind it, including new ones.
-        let barred = before.iter().position(stays).unwrap_or(before.len());
         let mut count = self.seen.count;
-        let mut last = None;
         let grants = self.granted.iter().filter(|grant| !grant.1).count();
         if let Step::Gone(_) = step
             && grants == self.granted.len()
         {
             count -= 1;
         }
-        for (server, _) in self.granted.iter().filter(|grant| !grant.1) {
-            let place = before.iter().position(|place| place.0 == *server);
-            match place {
-                Some(place) => {
-                    ensure!(place < barred, "{server:?} was served before {:?}", before[barred]);
-                    ensure!(last.is_none_or(|last| last < place), "served out of order");
-                }
-                None => {
-                    ensure!(barred == before.len(), "{server:?} was served at once, past others");
-                }
-            }
-            last = Some(place.unwrap_or(before.len()));
+        for _ in 0..grants {
             if count >= limits.size {
-                let since = place.map(|place| before[place].1);
+                let long =
+                    |place: &(pool::ServerId, Moment)| self.now >= place.1 + limits.reserve_after;
                 ensure!(
-                    limits.reserve_after > Duration::ZERO
-                        && since.is_some_and(|since| self.now >= since + limits.reserve_after),
-                    "the reserve was opened for one that waits since {since:?}"
+                    limits.reserve_after > Duration::ZERO && before.iter().any(long),
+                    "the reserve was opened, and nobody waited long: {before:?}"
                 );
             }
             count += 1;
@@ -114,15 +99,18 @@ impl World {
             "{count} slots are taken, the ledger says {}",
             pool.count()
         );
-        let mut line = before;
-        let mut stayed = line.iter().filter(|place| stays(place)).map(|place| place.0);
-        let now: Vec<pool::ServerId> = pool.line().collect();
-        ensure!(
-            now.iter().all(|server| stayed.next().is_none_or(|other| other == *server)),
-            "the line was {line:?} and is {now:?}"
-        );
+        for (server, since) in &before {
+            let is_granted = self.granted.iter().any(|grant| grant.0 == *server);
+            let still = pool.waits_since(*server);
+            ensure!(
+                is_granted || still.is_none_or(|still| still >= *since),
+                "{server:?} waits since {still:?}, not {since:?}"
+            );
+        }
+        let now: Vec<pool::ServerId> = pool.line();
         let held_back = !now.is_empty() && count < limits.size;
         let (long, reserve) = (now.len() >= 3, grants > 0 && count > limits.size);
+        let mut line = before;
         line.clear();
         line.extend(now.iter().filter_map(|&server| Some((server, pool.waits_since(server)?))));
         self.seen.line = line;
@@ -136,6 +124,70 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// The lanes of the calls that wait for a server, and of those who had it woken.
+    fn lanes_of(&self, server: usize) -> BTreeSet<u64> {
+        let waiting = self.open.iter().map(|&number| &self.callers[number as usize]);
+        let mut lanes: BTreeSet<u64> = waiting
+            .filter(|caller| caller.server == server && caller.on.is_none())
+            .map(|caller| caller.lane)
+            .collect();
+        lanes.extend(&self.servers[server].woken_by);
+        // A restart after a crash is for nobody in particular.
+        lanes.insert(0);
+        lanes
+    }
+
+    /// A lane with a call that waits for a slot is passed over at most once by each other lane.
+    fn check_lanes(&mut self) -> Check {
+        let grants: Vec<usize> =
+            self.granted.iter().filter(|grant| !grant.1).map(|grant| grant.0.0 as usize).collect();
+        for server in grants {
+            let served = self.served_lanes(server);
+            for (lane, (times, others)) in &mut self.seen.passed {
+                if served.contains(lane) {
+                    *times = 0;
+                    others.clear();
+                    continue;
+                }
+                *times += 1;
+                others.extend(&served);
+                others.remove(lane);
+                ensure!(
+                    *times <= others.len(),
+                    "lane {lane} was passed over {times} times, by {others:?}"
+                );
+            }
+            let line = &self.seen.line;
+            let since = line.iter().find(|place| place.0 == server_id(server)).map(|place| place.1);
+            if since.is_some_and(|since| line.iter().any(|other| other.1 < since)) {
+                self.sights.add("a later lane served before an earlier one");
+            }
+            self.servers[server].woken_by.clear();
+        }
+        let line: Vec<usize> =
+            self.dispatch.pool().waiting().map(|server| server.0 as usize).collect();
+        let callers = self.open.iter().map(|&number| &self.callers[number as usize]);
+        let waits: BTreeSet<u64> = callers
+            .filter(|caller| caller.on.is_none() && line.contains(&caller.server))
+            .map(|caller| caller.lane)
+            .collect();
+        let all: BTreeSet<u64> = line.iter().flat_map(|&server| self.lanes_of(server)).collect();
+        self.seen.passed.retain(|lane, _| waits.contains(lane));
+        for lane in waits {
+            let (_, others) = self.seen.passed.entry(lane).or_default();
+            others.extend(all.iter().filter(|other| **other != lane));
+        }
+        Ok(())
+    }
+
+    /// The lanes that a slot for this server served: those who wait for it, and whose calls on it were just sent or ended.
+    fn served_lanes(&self, server: usize) -> BTreeSet<u64> {
+        let mut lanes = self.lanes_of(server);
+        let ended = self.ended.iter().map(|end| &self.callers[end.0 as usize]);
+        lanes.extend(ended.filter(|caller| caller.server == server).map(|caller| caller.lane));
+        lanes
     }
 
     /// An observer of the change notifications alone knows the state of every connection and every breaker.
@@ -331,7 +383,7 @@ impl World {
         }
         // A requested listing has no deadline, and may wait for a slot that never becomes free.
         ensure!(
-            self.dispatch.pool().line().next().is_none() || self.is_hoarded(),
+            self.dispatch.pool().line().is_empty() || self.is_hoarded(),
             "the line is not empty"
         );
         Ok(())
@@ -360,6 +412,7 @@ impl World {
             let who = self.add_caller(CallerPlan {
                 at: self.now,
                 server: number,
+                lane: 0,
                 harmless: false,
                 timeout: None,
                 patience: None,

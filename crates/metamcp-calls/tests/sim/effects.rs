@@ -246,11 +246,14 @@ impl World {
             "sent to a connection that was let go"
         );
         caller.sends += 1;
-        let server = &mut self.servers[caller.server];
+        let (at, lane, order) = (caller.server, caller.lane, caller.order);
         if caller.sends == 1 {
             ensure!(first.is_none(), "caller {first:?} was to be sent again before");
-            ensure!(caller.order > server.last_first, "a later call was sent first");
-            server.last_first = caller.order;
+            self.check_turn(number, at, lane, order)?;
+        }
+        let server = &mut self.servers[at];
+        let caller = &mut self.callers[number as usize];
+        if caller.sends == 1 {
             caller.agreed = self.now + caller.timeout;
             caller.cap = caller.agreed + caller.timeout * (PROGRESS_CAP - 1);
         } else {
@@ -268,6 +271,7 @@ impl World {
         caller.on = Some(process);
         caller.wrote_last = true;
         server.waiting -= 1;
+        let life = &mut self.processes[process];
         life.calls += 1;
         let (hung, dead) = (life.hung && !self.calm, life.dead);
         let (sending, behaviour) = (caller.sends, server.plan.behaviour);
@@ -326,6 +330,34 @@ impl World {
         let caller = &mut self.callers[number as usize];
         caller.wrote_last = written;
         caller.wrote |= written;
+        Ok(())
+    }
+
+    /// A call is sent for the first time: after all that came before it in its lane, and after each other lane that waits
+    /// was passed over once at most.
+    fn check_turn(&mut self, number: u32, at: usize, lane: u64, order: u64) -> Check {
+        let waiting = self.open.iter().map(|&other| (other, &self.callers[other as usize]));
+        let mut others: Vec<u64> = waiting
+            .filter(|(other, caller)| *other != number && caller.server == at)
+            .filter(|(_, caller)| caller.sends == 0 && caller.on.is_none() && caller.lane != lane)
+            .inspect(|(_, caller)| {
+                if caller.order < order {
+                    self.sights.add("a later call sent before an earlier one of another lane");
+                }
+            })
+            .map(|(_, caller)| caller.lane)
+            .collect();
+        others.sort_unstable();
+        others.dedup();
+        let server = &mut self.servers[at];
+        let last = server.last_first.insert(lane, order);
+        ensure!(last.is_none_or(|last| order > last), "a later call of a lane was sent first");
+        server.passed.retain(|passed, _| passed.0 != lane);
+        for other in others {
+            let times = server.passed.entry((other, lane)).or_default();
+            *times += 1;
+            ensure!(*times == 1, "lane {other} was passed over twice by lane {lane}");
+        }
         Ok(())
     }
 

@@ -66,6 +66,8 @@ pub(crate) struct Behaviour {
 pub(crate) struct CallerPlan {
     pub(crate) at: Moment,
     pub(crate) server: usize,
+    /// Its session.
+    pub(crate) lane: u64,
     pub(crate) harmless: bool,
     pub(crate) timeout: Option<Duration>,
     /// After how long it cancels the call.
@@ -79,7 +81,7 @@ pub(crate) enum Action {
     Change(usize, ServerPolicy),
     Remove(usize),
     ListAgain(usize),
-    WakeServer(usize),
+    WakeServer(usize, u64),
     /// The machine is suspended: the clock jumps and nothing happens meanwhile.
     Jump(Duration),
     /// The gateway process is stopped for this long.
@@ -217,6 +219,8 @@ fn caller_plan(rng: &mut Rng, servers: usize, length: u64, burst: bool) -> Calle
         harmless: rng.chance(400),
         timeout: rng.chance(100).then(|| rng.span(10, 3000)),
         patience: rng.chance(100).then(|| rng.span(1, 2000)),
+        // One session makes most of the calls.
+        lane: rng.below(5).saturating_sub(rng.below(3)),
     }
 }
 
@@ -244,7 +248,7 @@ fn actions(
                 1..=5 => Action::Change(which, policy(rng, defaults)),
                 6 => Action::Remove(which),
                 7..=12 => Action::ListAgain(which),
-                13..=16 => Action::WakeServer(which),
+                13..=16 => Action::WakeServer(which, rng.below(4)),
                 17 => Action::Jump(rng.span(10, 30_000)),
                 18 => Action::Stopped(rng.span(500, 200_000)),
                 _ => Action::Jitter(u32::try_from(rng.below(1001)).unwrap_or(0)),

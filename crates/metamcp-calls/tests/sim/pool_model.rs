@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use metamcp_calls::lifecycle::State;
 use metamcp_calls::pool::{
-    CONNECT_BURST, CONNECT_BURST_WINDOW, ConnId, Keep, Limits, Order, Pool, ServerId,
+    CONNECT_BURST, CONNECT_BURST_WINDOW, ConnId, Keep, Limits, Order, Pool, ServerId, Terms,
 };
 use metamcp_types::moment::Moment;
 
@@ -27,8 +27,7 @@ struct Slot {
     since: Moment,
     /// Incremented whenever a connection becomes idle: the smallest is the least recently used.
     stamp: u64,
-    keep: Keep,
-    idle_timeout: Option<Duration>,
+    terms: Terms,
     draining: bool,
     leaving: bool,
 }
@@ -36,8 +35,7 @@ struct Slot {
 #[derive(Clone, Debug)]
 struct Waiter {
     server: ServerId,
-    keep: Keep,
-    idle_timeout: Option<Duration>,
+    terms: Terms,
     since: Moment,
 }
 
@@ -45,7 +43,10 @@ struct Waiter {
 pub(crate) struct Model {
     limits: Limits,
     slots: Vec<Slot>,
-    line: Vec<Waiter>,
+    waiters: Vec<Waiter>,
+    /// Which lane wants which server, in the order they came, and the lanes in the order of their turns.
+    places: Vec<(u64, ServerId)>,
+    turns: Vec<u64>,
     stamp: u64,
 }
 
@@ -59,6 +60,38 @@ enum UnnamedOrder {
 impl Model {
     fn slot(&mut self, conn: ConnId) -> Option<&mut Slot> {
         self.slots.iter_mut().find(|slot| slot.conn == conn)
+    }
+
+    fn want(&mut self, server: ServerId, lane: u64, terms: Terms, since: Moment) {
+        if !self.waiters.iter().any(|waiter| waiter.server == server) {
+            self.waiters.push(Waiter { server, terms, since });
+        }
+        if !self.places.contains(&(lane, server)) {
+            self.places.push((lane, server));
+        }
+        if !self.turns.contains(&lane) {
+            self.turns.push(lane);
+        }
+    }
+
+    /// Drops the places that `gone` is true of, and what nobody wants any more.
+    fn forget(&mut self, gone: impl Fn(u64, ServerId) -> bool) {
+        self.places.retain(|&(lane, server)| !gone(lane, server));
+        self.turns.retain(|lane| self.places.iter().any(|place| place.0 == *lane));
+        self.waiters.retain(|waiter| self.places.iter().any(|place| place.1 == waiter.server));
+    }
+
+    /// Takes the server whose turn it is.
+    fn next(&mut self) -> Option<Waiter> {
+        let place = |lane: &u64| self.places.iter().find(|place| place.0 == *lane).copied();
+        let (lane, server) = self.turns.iter().find_map(place)?;
+        let waiter = self.waiters.iter().find(|waiter| waiter.server == server).cloned();
+        self.forget(|_, other| other == server);
+        if let Some(at) = self.turns.iter().position(|other| *other == lane) {
+            self.turns.remove(at);
+            self.turns.push(lane);
+        }
+        waiter
     }
 
     fn staying(&self) -> usize {
@@ -84,9 +117,10 @@ impl Model {
 
     /// Evicts until staying and waiting servers fit, the least recently used first, never one with keep-alive.
     fn make_room(&mut self, wishes: &mut Vec<UnnamedOrder>) {
-        let mut missing = (self.staying() + self.line.len()).saturating_sub(self.limits.size);
+        let mut missing = (self.staying() + self.waiters.len()).saturating_sub(self.limits.size);
         while missing > 0 {
-            let idle = self.slots.iter().filter(|s| s.is == Is::Idle && s.keep != Keep::Alive);
+            let idle =
+                self.slots.iter().filter(|s| s.is == Is::Idle && s.terms.keep != Keep::Alive);
             let Some(conn) = idle.min_by_key(|slot| slot.stamp).map(|slot| slot.conn) else {
                 return;
             };
@@ -103,17 +137,17 @@ impl Model {
         wishes: &mut Vec<UnnamedOrder>,
     ) {
         let mut reserve_used = false;
-        while !self.line.is_empty() && self.fresh(now) < CONNECT_BURST {
+        while !self.waiters.is_empty() && self.fresh(now) < CONNECT_BURST {
             if self.slots.len() >= self.limits.size {
                 let long = self.limits.reserve_after > Duration::ZERO
-                    && now >= self.line[0].since + self.limits.reserve_after;
+                    && self.waiters.iter().any(|w| now >= w.since + self.limits.reserve_after);
                 let room = self.slots.len() < self.limits.size + self.limits.reserve;
                 if reserve_used || !long || !room {
                     break;
                 }
                 reserve_used = true;
             }
-            let first = self.line.remove(0);
+            let Some(first) = self.next() else { break };
             wishes.push(UnnamedOrder::Connect(first.server));
             self.slots.push(Slot {
                 conn: names(),
@@ -121,8 +155,7 @@ impl Model {
                 is: Is::Connecting,
                 since: now,
                 stamp: 0,
-                keep: first.keep,
-                idle_timeout: first.idle_timeout,
+                terms: first.terms,
                 draining: false,
                 leaving: false,
             });
@@ -133,12 +166,12 @@ impl Model {
     fn finish(&mut self, conn: ConnId, now: Moment, wishes: &mut Vec<UnnamedOrder>) {
         self.stamp += 1;
         let (stamp, crowded) = (self.stamp, self.staying() > self.limits.size);
-        let waited_for = !self.line.is_empty();
+        let waited_for = !self.waiters.is_empty();
         let Some(slot) = self.slot(conn) else { return };
         match slot.is {
             Is::Active(1) => {
                 (slot.is, slot.since, slot.stamp) = (Is::Idle, now, stamp);
-                if slot.keep == Keep::Ephemeral || slot.draining {
+                if slot.terms.keep == Keep::Ephemeral || slot.draining {
                     self.close(conn, wishes);
                 } else if waited_for || crowded {
                     self.make_room(wishes);
@@ -155,8 +188,8 @@ impl Model {
             .iter()
             .filter(|slot| slot.is == Is::Idle)
             .filter(|slot| {
-                let usual = (slot.keep != Keep::Alive).then_some(self.limits.idle_timeout);
-                slot.idle_timeout.or(usual).is_some_and(|limit| now >= slot.since + limit)
+                let usual = (slot.terms.keep != Keep::Alive).then_some(self.limits.idle_timeout);
+                slot.terms.idle_timeout.or(usual).is_some_and(|limit| now >= slot.since + limit)
             })
             .map(|slot| (slot.stamp, slot.conn))
             .collect();
@@ -177,7 +210,7 @@ impl Model {
         if wishes.is_empty() {
             // An id that is already in use does no harm in a dry run.
             let mut names = || nobody.expect("a pool with a line and no slots would act at once");
-            if !rehearsal.line.is_empty() && nobody.is_none() {
+            if !rehearsal.waiters.is_empty() && nobody.is_none() {
                 return true;
             }
             rehearsal.pump(at, &mut names, &mut wishes);
@@ -197,7 +230,14 @@ pub(crate) fn compare(seed: u64, operations: u64) {
     let mut rng = Rng::of(seed, 11, 0);
     let mut limits = some_limits(&mut rng);
     let mut pool = Pool::new(limits);
-    let mut model = Model { limits, slots: Vec::new(), line: Vec::new(), stamp: 0 };
+    let mut model = Model {
+        limits,
+        slots: Vec::new(),
+        waiters: Vec::new(),
+        places: Vec::new(),
+        turns: Vec::new(),
+        stamp: 0,
+    };
     let mut now = Moment::START;
     let (mut orders, mut wishes) = (Vec::new(), Vec::new());
     let mut last = Vec::new();
@@ -212,7 +252,9 @@ pub(crate) fn compare(seed: u64, operations: u64) {
             (!model.slots.is_empty()).then(|| model.slots[rng.size(0, model.slots.len() - 1)].conn);
         let keep =
             rng.pick(&[Keep::UntilTimeout, Keep::UntilTimeout, Keep::Alive, Keep::Ephemeral]);
-        let own = rng.chance(200).then(|| rng.span(1, 400));
+        let idle_timeout = rng.chance(200).then(|| rng.span(1, 400));
+        let terms = Terms { keep, idle_timeout };
+        let lane = rng.below(4);
         let operation = rng.below(100);
         last.push((operation, server, conn, now));
         let (mut said, mut expected) = (true, true);
@@ -220,19 +262,21 @@ pub(crate) fn compare(seed: u64, operations: u64) {
         match (operation, conn) {
             (0..20, _) if !crowded && rng.chance(800) => {}
             (0..20, _) => {
-                pool.want(server, keep, own, now);
-                if !model.line.iter().any(|waiter| waiter.server == server) {
-                    model.line.push(Waiter { server, keep, idle_timeout: own, since: now });
-                }
+                pool.want(server, lane, terms, now);
+                model.want(server, lane, terms, now);
             }
-            (20..23, _) => {
+            (20..22, _) => {
                 pool.withdraw(server);
-                model.line.retain(|waiter| waiter.server != server);
+                model.forget(|_, other| other == server);
+            }
+            (22, _) => {
+                pool.leave(server, lane);
+                model.forget(|one, other| (one, other) == (lane, server));
             }
             (23..25, _) => {
-                pool.amend(server, keep, own);
-                for waiter in model.line.iter_mut().filter(|waiter| waiter.server == server) {
-                    (waiter.keep, waiter.idle_timeout) = (keep, own);
+                pool.amend(server, terms);
+                for waiter in model.waiters.iter_mut().filter(|waiter| waiter.server == server) {
+                    waiter.terms = terms;
                 }
             }
             (25, _) if rng.chance(100) => {
@@ -356,12 +400,12 @@ fn same(pool: &Pool, model: &Model, told: &dyn Fn() -> String) {
         );
     }
     assert!(pool.idle().eq(model.idle()), "the idle list differs, {}", told());
-    assert!(
-        pool.line().eq(model.line.iter().map(|waiter| waiter.server)),
-        "the line differs, {}",
-        told()
-    );
-    for waiter in &model.line {
+    let mut rehearsal = model.clone();
+    let line: Vec<ServerId> =
+        std::iter::from_fn(|| rehearsal.next()).map(|waiter| waiter.server).collect();
+    assert_eq!(pool.line(), line, "{}", told());
+    assert!(pool.waiting().count() == line.len(), "{}", told());
+    for waiter in &model.waiters {
         assert_eq!(pool.waits_since(waiter.server), Some(waiter.since), "{}", told());
     }
 }

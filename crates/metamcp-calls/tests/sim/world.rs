@@ -2,7 +2,7 @@
 //! clock. Events are passed to the dispatch as the engine would; every step is checked.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
 
 use metamcp_calls::breaker::Phase;
@@ -135,7 +135,9 @@ impl World {
             last_crash: Moment::START,
             epoch: 0,
             processes: 0,
-            last_first: 0,
+            last_first: HashMap::new(),
+            passed: HashMap::new(),
+            woken_by: Vec::new(),
             list_due: false,
         });
         self.seen.phases.push(Phase::Normal { failures: 0 });
@@ -146,6 +148,7 @@ impl World {
         let number = u32::try_from(self.callers.len()).expect("a few hundred");
         self.callers.push(Caller {
             server: plan.server,
+            lane: plan.lane,
             harmless: plan.harmless,
             timeout: plan.timeout.unwrap_or(Duration::ZERO),
             patience: plan.patience,
@@ -420,14 +423,18 @@ impl World {
         caller.order = self.sequence;
         let timeout = (caller.timeout > Duration::ZERO).then_some(caller.timeout);
         caller.timeout = timeout.unwrap_or(plan.policy.timeout);
-        let options = CallOptions { timeout, harmless: caller.harmless };
+        let options = CallOptions { timeout, harmless: caller.harmless, lane: caller.lane };
         let server = server_id(caller.server);
         let patience = caller.patience;
         let call = self.dispatch.call(server, options, number, self.now, &mut self.effects);
         let caller = &mut self.callers[number as usize];
         caller.call = call;
         if call.is_some() {
-            self.servers[caller.server].waiting += 1;
+            let (server, lane) = (caller.server, caller.lane);
+            self.servers[server].waiting += 1;
+            if !self.waits_for_its_turn(server, lane) {
+                self.servers[server].passed.retain(|passed, _| passed.0 != lane);
+            }
             self.let_in += 1;
             self.open.push(number);
             if let Some(patience) = patience {
@@ -435,6 +442,13 @@ impl World {
             }
         }
         self.settle(Step::Arrive(number))
+    }
+
+    /// Whether a call of that lane waits to be sent to that server for the first time.
+    pub(crate) fn waits_for_its_turn(&self, server: usize, lane: u64) -> bool {
+        self.open.iter().map(|&number| &self.callers[number as usize]).any(|caller| {
+            (caller.server, caller.lane, caller.sends, caller.on) == (server, lane, 0, None)
+        })
     }
 
     fn started(&mut self, process: usize) -> Check {
@@ -607,10 +621,11 @@ impl World {
                 }
                 self.settle(Step::Nothing)
             }
-            Action::WakeServer(which) => {
+            Action::WakeServer(which, lane) => {
                 let which = which.min(self.servers.len() - 1);
                 let woken =
-                    self.dispatch.wake_server(server_id(which), self.now, &mut self.effects);
+                    self.dispatch.wake_server(server_id(which), lane, self.now, &mut self.effects);
+                self.servers[which].woken_by.push(lane);
                 let server = &self.servers[which];
                 match woken {
                     Ok(()) => {

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::Retry;
 use super::read::{Foreign, Key};
+use crate::scope::Scope;
 use crate::settings::{Containment, Word};
 
 /// A key of a server.
@@ -19,6 +20,8 @@ pub(super) struct ServerKey {
 pub(super) const LONGEST_TIME: u64 = 86_400_000;
 /// More calls at once than any server answers.
 pub(super) const MOST_IN_FLIGHT: u64 = 65_536;
+/// More of one server than the pool could ever have room for beside others.
+pub(super) const MOST_INSTANCES: u64 = 32;
 
 /// The transports with every spelling that is understood.
 pub(super) const TRANSPORTS: &[(&str, &[&str])] = &[
@@ -219,6 +222,16 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
         key: key("maxInFlight", &[]),
         help: "Most calls at once. Default: `limits.maxInFlight`.",
         schema: || number(1, MOST_IN_FLIGHT),
+    },
+    ServerKey {
+        key: key("share", &[]),
+        help: "Who shares one process of the server: all clients on the machine, those of one project, or nobody. Default: derived from what the server is; `metamcp list --why` explains it.",
+        schema: || words(Scope::WORDS),
+    },
+    ServerKey {
+        key: key("instances", &[]),
+        help: "Most processes of the server that run at once for the same clients. More than one is started only when calls queue, for servers that take one call at a time. No effect where each client has a process of its own. Default: 1.",
+        schema: || number(1, MOST_INSTANCES),
     },
     ServerKey {
         key: key("tools", &[]),

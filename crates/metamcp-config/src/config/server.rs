@@ -12,7 +12,7 @@ use jsonc_parser::ast::Value;
 use jsonc_parser::common::Range;
 
 use self::transport::{Values, read_transport};
-use super::keys::{FOREIGN_SERVER_KEYS, LONGEST_TIME, MOST_IN_FLIGHT, SERVER_KEYS};
+use super::keys::{FOREIGN_SERVER_KEYS, LONGEST_TIME, MOST_IN_FLIGHT, MOST_INSTANCES, SERVER_KEYS};
 use super::read::{Fields, Key, Node, properties};
 use super::report::Report;
 use super::toolset::read_words;
@@ -20,6 +20,7 @@ use super::{
     Containment, Lifecycle, PassEnv, Pattern, Retry, RetryRule, ServerConfig, ServerOrigin,
     ServerState, ToolFilter, Transport,
 };
+use crate::scope::Scope;
 use crate::settings::{Kind, Word};
 
 /// What becomes of variables in values.
@@ -74,6 +75,9 @@ pub(super) fn read_server(
     let eager = read_flag(report, &mut fields, "eager");
     let exclusive = read_flag(report, &mut fields, "exclusive");
     let max_in_flight = read_in_flight(report, &mut fields, exclusive);
+    let share = fields.take("share").and_then(|field| word(report, &field.node, Scope::WORDS));
+    let share = share.and_then(Scope::from_word);
+    let instances = read_instances(report, &mut fields, share);
     let description = fields.take("description").and_then(|field| field.node.string(report));
     let tags = fields.take("tags").map(|field| read_words(report, &field.node));
     let tags = tags.unwrap_or_default();
@@ -100,6 +104,8 @@ pub(super) fn read_server(
         eager,
         exclusive,
         max_in_flight,
+        share,
+        instances,
         tools,
         pass_env,
         containment: containment.and_then(Containment::from_word),
@@ -308,6 +314,20 @@ fn read_in_flight(
         report.warn(field.node.range(), &field.node.path, message, None);
     }
     u32::try_from(number).ok()
+}
+
+fn read_instances(
+    report: &mut Report<'_>,
+    fields: &mut Fields<'_, '_>,
+    share: Option<Scope>,
+) -> u32 {
+    let Some(field) = fields.take("instances") else { return 1 };
+    let number = field.node.number(report, "a whole number", 1, MOST_INSTANCES);
+    if share == Some(Scope::Session) && number.is_some_and(|number| number > 1) {
+        let message = "has no effect: `share` gives each client a process of its own";
+        report.warn(field.node.range(), &field.node.path, message, None);
+    }
+    number.and_then(|number| u32::try_from(number).ok()).unwrap_or(1)
 }
 
 fn read_tools(report: &mut Report<'_>, fields: &mut Fields<'_, '_>) -> ToolFilter {

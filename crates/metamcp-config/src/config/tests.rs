@@ -119,7 +119,7 @@ fn every_key_reaches_the_model() {
         r#"{ "command": "a", "env": { "A": "x", "B": 1.50, "C": true }, "cwd": "~/w", "timeoutMs": 5000,
              "description": "What it is", "vital": true, "lifecycle": { "mode": "keep-alive", "idleTimeoutMs": 7 },
              "retry": { "default": "never", "tools": { "get_*": "always", "get_x": "annotated" } },
-             "exclusive": true, "eager": true, "maxInFlight": 1, "tools": { "allow": ["get_*"], "deny": ["get_secret"] },
+             "exclusive": true, "eager": true, "maxInFlight": 1, "share": "project", "instances": 4, "tools": { "allow": ["get_*"], "deny": ["get_secret"] },
              "containment": "shim" }"#,
     );
     assert_eq!(
@@ -134,6 +134,7 @@ fn every_key_reaches_the_model() {
         Lifecycle::KeepAlive { idle_timeout: Some(Duration::from_millis(7)) }
     );
     assert_eq!(server.max_in_flight, Some(1));
+    assert_eq!((server.share, server.instances), (Some(Scope::Project), 4));
     assert_eq!(server.containment, Some(Containment::Shim));
     assert!(
         server.tools.permits("get_a")

@@ -4,6 +4,7 @@
 //! Tests: `settings/tests.rs`.
 
 mod code;
+mod daemon;
 mod notify;
 mod output;
 mod pool;
@@ -150,6 +151,7 @@ pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
         provision::SETTINGS,
         code::SETTINGS,
         serve::SETTINGS,
+        daemon::SETTINGS,
         notify::SETTINGS,
         process::SETTINGS,
     ]

@@ -27,6 +27,8 @@ fn the_contracts_numbers_are_the_defaults() {
         (16_777_216, 64, 2_000)
     );
     assert_eq!(replay, Replay::Annotated);
+    let daemon = Settings::default().daemon;
+    assert_eq!((daemon.mode, daemon.idle_exit.as_millis()), (DaemonMode::Auto, 600_000));
 }
 
 #[test]

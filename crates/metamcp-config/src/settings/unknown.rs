@@ -6,8 +6,9 @@ use metamcp_types::text;
 
 /// How variables of ours begin, and those of metatools.
 const PREFIXES: [&str; 2] = ["METAMCP_", "METATOOLS_"];
-/// Variables that gateways and installed servers set for one another.
-const INTERNAL: [&str; 2] = ["METAMCP_GATEWAYS_ABOVE", "METAMCP_ARGUMENTS"];
+/// Variables that gateways and installed servers set for one another, and the place of the daemon's socket, which is no
+/// setting because it has to be known before any is read.
+const INTERNAL: [&str; 3] = ["METAMCP_GATEWAYS_ABOVE", "METAMCP_ARGUMENTS", "METAMCP_RUNTIME_DIR"];
 /// Most that are named.
 const MOST: usize = 20;
 /// Longest name that is repeated.

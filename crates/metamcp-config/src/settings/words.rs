@@ -115,6 +115,17 @@ words! {
 }
 
 words! {
+    /// Whether clients share one gateway process.
+    #[derive(Default)]
+    DaemonMode {
+        #[default]
+        Auto = "auto": "All clients of yours share one daemon, which the first of them starts; where none can be had, each serves by itself.",
+        Off = "off": "Each client's process is a gateway with servers of its own.",
+        Require = "require": "Like `auto`, but an error where no daemon can be had.",
+    }
+}
+
+words! {
     /// Where the encryption key of stored OAuth tokens is.
     #[derive(Default)]
     TokenStore {

@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-use metamcp_calls::pool::ServerId;
 use metamcp_config::config::ServerConfig;
 use metamcp_search::search::{CachedTokenizer, Index, ServerIndex};
 
-use super::{Known, LazyIndex, Snapshot, about};
+use super::{DefinitionId, Known, LazyIndex, Snapshot, about};
 
 /// A snapshot of a subset, and what it was built from: the next one is built from the difference.
 #[derive(Debug, Clone)]
@@ -15,7 +14,7 @@ pub struct Narrowed {
     from: Arc<Snapshot>,
     pub part: Arc<Snapshot>,
     /// The parts of its index, built by the first search.
-    parts: HashMap<ServerId, LazyPart>,
+    parts: HashMap<DefinitionId, LazyPart>,
 }
 
 /// One server's part of an index, built when needed: calls need only the tools.
@@ -38,7 +37,7 @@ impl Narrowed {
     /// is reused. The generation changes only with the subset.
     pub fn of(
         from: &Arc<Snapshot>,
-        servers: &[(ServerId, Arc<ServerConfig>)],
+        servers: &[(DefinitionId, Arc<ServerConfig>)],
         keep: impl Fn(&ServerConfig, &str) -> bool,
         before: Option<&Narrowed>,
     ) -> Narrowed {

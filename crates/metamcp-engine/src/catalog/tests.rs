@@ -21,7 +21,7 @@ fn catalog(cache: Option<SchemaCache>, servers: u32) -> Arc<Catalog> {
     let catalog = Catalog::new(cache, Duration::from_mins(1));
     for number in 0..servers {
         let config = ServerConfig::stdio(format!("server{number:03}"), "none", &[]);
-        catalog.add(ServerId(number), Arc::new(config));
+        catalog.add(DefinitionId(u64::from(number)), Arc::new(config));
     }
     Arc::new(catalog)
 }
@@ -51,7 +51,7 @@ async fn a_cache_is_read_completely_except_for_damaged_entries() {
     let snapshot = catalog.snapshot();
     for number in 0..servers {
         let known = snapshot
-            .known(ServerId(number))
+            .known(DefinitionId(u64::from(number)))
             .and_then(|known| known.tool(&format!("tool_{number}")));
         assert_eq!(known.is_some(), number != 7, "{number}");
     }
@@ -85,7 +85,7 @@ async fn index_parts_are_cached_and_rebuilt_when_damaged_or_outdated() {
     let listed = catalog(Some(SchemaCache::new(&home)), 6);
     for number in 0..6 {
         let tools = list(&[&format!("tool_{number}"), &format!("other_{number}")]);
-        listed.listed(ServerId(number), Ok(tools), None, Moment::millis(1)).await;
+        listed.listed(DefinitionId(number), Ok(tools), None, Moment::millis(1)).await;
     }
     listed.written().await;
     let kept: Vec<Vec<u8>> = (0..6).map(|n| std::fs::read(part(n)).unwrap()).collect();
@@ -119,17 +119,17 @@ async fn index_parts_are_cached_and_rebuilt_when_damaged_or_outdated() {
 async fn an_older_list_does_not_replace_a_newer_one() {
     let catalog = catalog(None, 2);
     let at = |seconds: u64| Moment::millis(1000 * seconds);
-    catalog.listed(ServerId(0), Ok(list(&["new"])), None, at(5)).await;
-    catalog.listed(ServerId(0), Ok(list(&["old"])), None, at(4)).await;
+    catalog.listed(DefinitionId(0), Ok(list(&["new"])), None, at(5)).await;
+    catalog.listed(DefinitionId(0), Ok(list(&["old"])), None, at(4)).await;
     assert_eq!(found(&catalog, "new"), ["server000:new"]);
     let before = catalog.snapshot();
-    catalog.listed(ServerId(1), Err("is away".to_owned().into()), None, at(6)).await;
-    catalog.listed(ServerId(0), Ok(list(&["new"])), None, at(7)).await;
+    catalog.listed(DefinitionId(1), Err("is away".to_owned().into()), None, at(6)).await;
+    catalog.listed(DefinitionId(0), Ok(list(&["new"])), None, at(7)).await;
     let after = catalog.snapshot();
-    assert_eq!(after.failure(ServerId(1)).map(ToString::to_string).as_deref(), Some("is away"));
+    assert_eq!(after.failure(DefinitionId(1)).map(ToString::to_string).as_deref(), Some("is away"));
     assert_eq!(after.generation, before.generation);
     assert!(Arc::ptr_eq(after.index(), before.index()), "nothing changed, so nothing was built");
-    catalog.listed(ServerId(0), Ok(list(&["newest"])), None, at(8)).await;
+    catalog.listed(DefinitionId(0), Ok(list(&["newest"])), None, at(8)).await;
     assert_eq!(found(&catalog, "newest"), ["server000:newest"]);
 }
 
@@ -140,7 +140,7 @@ async fn a_subset_is_rebuilt_from_the_difference_and_only_when_it_changes() {
     let config =
         |number: u32| Arc::new(ServerConfig::stdio(format!("server{number:03}"), "none", &[]));
     // Of the first server only the reading tools, nothing of the second.
-    let inside = [(ServerId(0), config(0))];
+    let inside = [(DefinitionId(0), config(0))];
     let part = |before: Option<&Narrowed>| {
         let keep = |_: &ServerConfig, tool: &str| tool.starts_with("read");
         Narrowed::of(&catalog.snapshot(), &inside, keep, before)
@@ -151,20 +151,20 @@ async fn a_subset_is_rebuilt_from_the_difference_and_only_when_it_changes() {
         names.sort();
         names
     };
-    catalog.listed(ServerId(0), Ok(list(&["read_a", "write_a"])), None, at(1)).await;
-    catalog.listed(ServerId(1), Ok(list(&["read_b"])), None, at(1)).await;
+    catalog.listed(DefinitionId(0), Ok(list(&["read_a", "write_a"])), None, at(1)).await;
+    catalog.listed(DefinitionId(1), Ok(list(&["read_b"])), None, at(1)).await;
     let first = part(None);
     assert_eq!(names(&first), ["server000:read_a"]);
-    assert!(first.part.known(ServerId(1)).is_none());
+    assert!(first.part.known(DefinitionId(1)).is_none());
     // A change outside of the subset does not change it.
-    catalog.listed(ServerId(1), Ok(list(&["read_b", "read_c"])), None, at(2)).await;
-    catalog.listed(ServerId(0), Ok(list(&["read_a", "write_b"])), None, at(2)).await;
+    catalog.listed(DefinitionId(1), Ok(list(&["read_b", "read_c"])), None, at(2)).await;
+    catalog.listed(DefinitionId(0), Ok(list(&["read_a", "write_b"])), None, at(2)).await;
     let second = part(Some(&first));
     assert!(second.is_of(&catalog.snapshot()) && !first.is_of(&catalog.snapshot()));
     assert_eq!(second.part.generation, first.part.generation);
     assert!(Arc::ptr_eq(second.part.index(), first.part.index()));
-    assert_eq!(second.part.known(ServerId(0)).unwrap().listed_at, Some(at(2)));
-    catalog.listed(ServerId(0), Ok(list(&["read_a", "read_d"])), None, at(3)).await;
+    assert_eq!(second.part.known(DefinitionId(0)).unwrap().listed_at, Some(at(2)));
+    catalog.listed(DefinitionId(0), Ok(list(&["read_a", "read_d"])), None, at(3)).await;
     let third = part(Some(&second));
     assert!(third.part.generation > second.part.generation);
     assert_eq!(names(&third), ["server000:read_a", "server000:read_d"]);
@@ -178,7 +178,7 @@ fn calls_and_searches_do_not_wait_while_an_index_is_built() {
     let (told, heard) = std::sync::mpsc::channel();
     let asked = Arc::clone(&catalog);
     std::thread::spawn(move || {
-        let is_blocked = asked.is_blocked(ServerId(0), "any");
+        let is_blocked = asked.is_blocked(DefinitionId(0), "any");
         told.send((is_blocked, asked.configs().len(), asked.snapshot().generation))
     });
     assert_eq!(heard.recv_timeout(Duration::from_secs(10)), Ok((false, 1, 0)));

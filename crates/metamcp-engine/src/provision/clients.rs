@@ -120,6 +120,7 @@ pub(super) async fn run_sandboxed(
     let quiet = QUIET.map(|(name, value)| (OsString::from(name), OsString::from(value)));
     let settings = settings.into_iter().filter(|(_, value)| is_outside(value));
     let spec = Spec {
+        inherited: None,
         program: program.into(),
         args: args.iter().map(OsString::from).collect(),
         env: settings.chain(quiet).collect(),

@@ -125,7 +125,10 @@ async fn a_secret_is_in_no_plan_approval_or_record() {
     // At use it is resolved again.
     let config = store::server_config(&record);
     assert!(!format!("{config:?}").contains("hunter2"));
-    let started = crate::secrets::resolved(&config).await.unwrap().unwrap();
+    let started = crate::secrets::resolved(&config, &crate::env::Variables::default())
+        .await
+        .unwrap()
+        .unwrap();
     let LocalCommand { args, env, .. } = started.transport.local().unwrap();
     let prefix = Path::new(&plan.prefix);
     let (ours, entry) = (prefix.join("metamcp-start.cjs"), prefix.join(PG));

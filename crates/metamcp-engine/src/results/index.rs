@@ -1,4 +1,9 @@
-//! The index of stored values: their order, and the bytes of each principal. No operation slows down with their number.
+//! The index of stored values: their order, and the bytes of each principal and of each of its sessions. No operation
+//! slows down with their number.
+//!
+//! Where there are too many, the principal with the most loses first, and of its sessions the one with the most: neither
+//! does a principal gain by opening sessions, nor does one client's flood evict what another just stored. What sessions
+//! left behind that have ended counts as of one session.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -9,6 +14,9 @@ use super::{Entry, Place};
 
 /// Most values of one principal. A script can store two thousand in a moment; no conversation uses so many.
 pub(super) const MAX_VALUES: usize = 10_000;
+
+/// The session that values of ended ones count for.
+const ENDED: u64 = u64::MAX;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -22,14 +30,31 @@ pub(super) struct ResultIndex {
     memory: Sizes,
 }
 
-/// The values of one principal: all, and those in memory.
+/// The values of one principal, by session.
 #[derive(Debug, Default)]
 struct Share {
+    sessions: HashMap<u64, Held>,
+    /// How many there are, all bytes, and those in memory.
+    count: Sizes,
+    all: Sizes,
+    memory: Sizes,
+}
+
+/// The values of one session: all, and those in memory.
+#[derive(Debug, Default)]
+struct Held {
     all: BTreeSet<u64>,
     memory: BTreeSet<u64>,
 }
 
-/// Bytes by principal, ordered so that the largest is found at once.
+impl Share {
+    /// The oldest value of the session that has the most of what is counted.
+    fn oldest(&self, counted: &Sizes) -> Option<u64> {
+        self.sessions.get(&counted.largest()?)?.all.first().copied()
+    }
+}
+
+/// Bytes by principal or session, ordered so that the largest is found at once.
 #[derive(Debug, Default)]
 struct Sizes {
     total: usize,
@@ -51,6 +76,13 @@ impl Sizes {
         }
     }
 
+    /// What was counted for one counts for another.
+    fn rename(&mut self, who: u64, to: u64) {
+        let size = self.of.get(&who).copied().unwrap_or(0);
+        self.change(who, 0, size);
+        self.change(to, size, 0);
+    }
+
     fn largest(&self) -> Option<u64> {
         self.by_size.last().map(|(_, who)| *who)
     }
@@ -60,12 +92,16 @@ impl ResultIndex {
     /// Adds a value in memory.
     pub(super) fn put(&mut self, one: Entry) {
         self.last += 1;
-        let (who, at) = (one.owner.principal, self.last);
+        let (who, session, at) = (one.owner.principal, one.owner.session, self.last);
         self.all.change(who, one.bytes, 0);
         self.memory.change(who, one.bytes, 0);
         let share = self.shares.entry(who).or_default();
-        share.all.insert(at);
-        share.memory.insert(at);
+        share.count.change(session, 1, 0);
+        share.all.change(session, one.bytes, 0);
+        share.memory.change(session, one.bytes, 0);
+        let held = share.sessions.entry(session).or_default();
+        held.all.insert(at);
+        held.memory.insert(at);
         self.by_handle.insert(one.handle.clone(), at);
         self.entries.insert(at, one);
     }
@@ -79,8 +115,9 @@ impl ResultIndex {
         self.entries.first_key_value().map(|(_, one)| one.since)
     }
 
-    /// Evicts expired values, the oldest of a principal with too many, and while the total exceeds `most`, the oldest of
-    /// the principal with the most bytes. The newest stays, and so do the values of principals below their share.
+    /// Evicts expired values, one of a principal with too many, and while the total exceeds `most`, those of the principal
+    /// with the most bytes: each time the oldest of its session with the most. The newest stays, and so do the values of
+    /// principals below their share.
     pub(super) fn clear_out(&mut self, now: Instant, age: Duration, most: usize) -> Vec<Entry> {
         let mut gone = Vec::new();
         while let Some((&at, _)) =
@@ -91,14 +128,14 @@ impl ResultIndex {
         let newest = self.last;
         if let Some(share) =
             self.entries.get(&newest).and_then(|one| self.shares.get(&one.owner.principal))
-            && share.all.len() > MAX_VALUES
+            && share.count.total > MAX_VALUES
         {
-            let oldest = share.all.first().copied();
+            let oldest = share.oldest(&share.count);
             gone.extend(oldest.and_then(|at| self.take(at)));
         }
         while self.all.total > most {
             let largest = self.all.largest().and_then(|who| self.shares.get(&who));
-            let Some(&at) = largest.and_then(|share| share.all.first()) else { break };
+            let Some(at) = largest.and_then(|share| share.oldest(&share.all)) else { break };
             if at == newest {
                 break;
             }
@@ -107,16 +144,19 @@ impl ResultIndex {
         gone
     }
 
-    /// The values that have to move to disk while memory holds more than `most`: the oldest of the principal with the
-    /// most bytes there, never the newest.
+    /// The values that have to move to disk while memory holds more than `most`: of the principal with the most bytes
+    /// there, and its session with the most, the oldest; never the newest.
     pub(super) fn leave(&mut self, most: usize) -> Vec<(String, Bytes)> {
         let mut leaving = Vec::new();
         while self.memory.total > most {
             let Some(who) = self.memory.largest() else { break };
             let Some(share) = self.shares.get_mut(&who) else { break };
-            let Some(&at) = share.memory.first().filter(|at| **at != self.last) else { break };
-            share.memory.remove(&at);
+            let Some(session) = share.memory.largest() else { break };
+            let Some(held) = share.sessions.get_mut(&session) else { break };
+            let Some(&at) = held.memory.first().filter(|at| **at != self.last) else { break };
+            held.memory.remove(&at);
             let Some(one) = self.entries.get_mut(&at) else { break };
+            share.memory.change(session, 0, one.bytes);
             self.memory.change(who, 0, one.bytes);
             if let Place::Memory(bytes) = &one.place {
                 let bytes = bytes.clone();
@@ -125,6 +165,23 @@ impl ResultIndex {
             }
         }
         leaving
+    }
+
+    /// A session has ended. Its values can still be read, and count as of all ended ones.
+    pub(super) fn end_session(&mut self, principal: u64, session: u64) {
+        let Some(share) = self.shares.get_mut(&principal) else { return };
+        let Some(mut held) = share.sessions.remove(&session) else { return };
+        for sizes in [&mut share.count, &mut share.all, &mut share.memory] {
+            sizes.rename(session, ENDED);
+        }
+        for at in &held.all {
+            if let Some(one) = self.entries.get_mut(at) {
+                one.owner.session = ENDED;
+            }
+        }
+        let ended = share.sessions.entry(ENDED).or_default();
+        ended.all.append(&mut held.all);
+        ended.memory.append(&mut held.memory);
     }
 
     /// A value was written to disk. False if it was evicted meanwhile.
@@ -149,15 +206,23 @@ impl ResultIndex {
 
     fn take(&mut self, at: u64) -> Option<Entry> {
         let one = self.entries.remove(&at)?;
-        let who = one.owner.principal;
+        let (who, session) = (one.owner.principal, one.owner.session);
         self.by_handle.remove(&one.handle);
         self.all.change(who, 0, one.bytes);
         if let Some(share) = self.shares.get_mut(&who) {
-            share.all.remove(&at);
-            if share.memory.remove(&at) {
-                self.memory.change(who, 0, one.bytes);
+            share.count.change(session, 0, 1);
+            share.all.change(session, 0, one.bytes);
+            if let Some(held) = share.sessions.get_mut(&session) {
+                held.all.remove(&at);
+                if held.memory.remove(&at) {
+                    share.memory.change(session, 0, one.bytes);
+                    self.memory.change(who, 0, one.bytes);
+                }
+                if held.all.is_empty() {
+                    share.sessions.remove(&session);
+                }
             }
-            if share.all.is_empty() {
+            if share.sessions.is_empty() {
                 self.shares.remove(&who);
             }
         }
@@ -179,9 +244,19 @@ mod tests {
     const AGE: Duration = Duration::from_mins(1);
 
     fn put(index: &mut ResultIndex, who: u64, name: &str, bytes: usize, since: Instant) {
+        put_in(index, (who, 0), name, bytes, since);
+    }
+
+    fn put_in(
+        index: &mut ResultIndex,
+        (principal, session): (u64, u64),
+        name: &str,
+        bytes: usize,
+        since: Instant,
+    ) {
         index.put(Entry {
             handle: name.to_owned(),
-            owner: Owner { toolset: None, principal: who },
+            owner: Owner { toolset: None, principal, session },
             since,
             bytes,
             value: 0..bytes,
@@ -208,6 +283,53 @@ mod tests {
         assert_eq!(names(&index.clear_out(now, AGE, 100)), [""; 0]);
         put(&mut index, 1, "d", 1, now);
         assert_eq!(names(&index.clear_out(now, AGE, 100)), ["c"]);
+    }
+
+    #[test]
+    fn of_a_principals_sessions_the_one_with_the_most_loses_first() {
+        let (mut index, now) = (ResultIndex::default(), Instant::now());
+        put_in(&mut index, (0, 1), "mine", 30, now);
+        for n in 0..40 {
+            put_in(&mut index, (0, 2), &format!("flood{n}"), 30, now);
+            index.clear_out(now, AGE, 100);
+            assert!(index.leave(80).iter().all(|(handle, _)| handle != "mine"));
+        }
+        assert!(index.find("mine").is_some_and(|one| matches!(one.place, Place::Memory(_))));
+        // Another principal with less than all of these is not touched, whatever one session of theirs has.
+        put_in(&mut index, (7, 3), "theirs", 40, now);
+        index.clear_out(now, AGE, 100);
+        assert!(index.find("theirs").is_some() && index.find("mine").is_some());
+    }
+
+    #[test]
+    fn what_ended_sessions_left_goes_before_what_a_session_has() {
+        let (mut index, now) = (ResultIndex::default(), Instant::now());
+        put_in(&mut index, (0, 1), "mine", 40, now);
+        for session in 2..6 {
+            put_in(&mut index, (0, session), &format!("of{session}"), 20, now);
+            index.end_session(0, session);
+            index.clear_out(now, AGE, 100);
+        }
+        let kept = |name: &str| index.find(name).is_some();
+        assert!(kept("mine") && kept("of5") && kept("of4") && kept("of3") && !kept("of2"));
+        index.end_session(0, 1);
+        index.end_session(0, 99);
+        index.end_session(8, 1);
+        assert_eq!((index.all.total, index.shares[&0].sessions.len()), (100, 1));
+        index.clear_out(now + AGE, AGE, 100);
+        assert_eq!((index.all.total, index.memory.total, index.shares.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn the_session_with_the_most_values_loses_one() {
+        let (mut index, now) = (ResultIndex::default(), Instant::now());
+        put_in(&mut index, (0, 1), "mine", 1, now);
+        for n in 0..MAX_VALUES {
+            put_in(&mut index, (0, 2), &n.to_string(), 1, now);
+            index.clear_out(now, AGE, usize::MAX);
+        }
+        assert!(index.find("mine").is_some() && index.find("0").is_none());
+        assert_eq!(index.iter().count(), MAX_VALUES);
     }
 
     #[test]

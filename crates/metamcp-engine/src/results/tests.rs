@@ -8,7 +8,7 @@ fn block<T>(future: impl std::future::Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-const ANYBODY: Owner = Owner { toolset: None, principal: 0 };
+const ANYBODY: Owner = Owner { toolset: None, principal: 0, session: 0 };
 
 fn restricted_to(toolset: &str) -> Owner {
     Owner { toolset: Some(toolset.into()), ..ANYBODY }
@@ -48,11 +48,21 @@ fn no_principal_reads_the_values_of_another() {
     assert!(handle.len() > 32, "{handle} has fewer than 128 bits");
     block(async {
         assert!(results.read(&handle, &of(1)).await.is_some());
-        assert!(results.read(&handle, &Owner { principal: 1, toolset: None }).await.is_some());
-        for other in [of(2), of(0), ANYBODY, Owner { principal: 2, toolset: None }] {
+        assert!(results.read(&handle, &Owner { principal: 1, ..ANYBODY }).await.is_some());
+        for other in [of(2), of(0), ANYBODY, Owner { principal: 2, ..ANYBODY }] {
             assert!(results.read(&handle, &other).await.is_none(), "{other:?}");
         }
     });
+}
+
+#[test]
+fn a_client_that_connects_again_reads_what_it_stored() {
+    let home = tempfile::tempdir().unwrap();
+    let results = Results::new(home.path());
+    let of = |session| Owner { session, ..ANYBODY };
+    let handle = results.put(&of(1), Bytes::from_static(b"1"));
+    results.end_session(0, 1);
+    assert!(block(results.read(&handle, &of(2))).is_some());
 }
 
 #[test]

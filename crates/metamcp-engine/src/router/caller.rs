@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use metamcp_calls::pool::ConnId;
+use metamcp_calls::pool::{ConnId, ServerId};
 use metamcp_types::moment::Moment;
 use serde_json::Value;
 
@@ -37,6 +37,8 @@ pub trait Responder: Send + Sync {
 /// A client: who it is, what it can do, and how it receives log messages and server requests.
 pub trait Client: Send + Sync {
     fn identity(&self) -> Arc<Identity>;
+    /// Whether it may use this instance of a server: only then it is asked what that server wants to know.
+    fn uses(&self, server: ServerId) -> bool;
     /// For servers that are started on its behalf.
     fn capabilities(&self) -> Value;
     /// A log message of a server, and the client's request during which it was written, if known.

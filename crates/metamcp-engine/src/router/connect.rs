@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use metamcp_calls::failure::{Fact, Failure};
 use metamcp_calls::lifecycle::State as SlotState;
-use metamcp_calls::notify::List;
 use metamcp_calls::pool::{ConnId, ServerId};
 use metamcp_calls::refresh::Refresh;
 use metamcp_types::text;
@@ -13,7 +12,7 @@ use metamcp_wire::modern::headers;
 use parking_lot::Mutex;
 
 use super::backlog::Backlog;
-use super::{Entry, Router, Slot, handshake};
+use super::{Definition, Entry, Router, Slot, handshake};
 use crate::catalog::ListFailure;
 use crate::secrets;
 use crate::task;
@@ -47,7 +46,9 @@ pub(super) async fn connect(router: Arc<Router>, conn: ConnId, server: ServerId)
 
 /// Opens the transport and uses the protocol in the cache, or probes for it.
 async fn start(router: Arc<Router>, conn: ConnId, entry: Entry, known: Option<ServerProtocol>) {
-    let entry = match secrets::resolved(&entry.config).await {
+    let instance = router.instance_at(entry.id);
+    let variables = instance.as_ref().map(|one| one.surroundings.variables.clone());
+    let entry = match secrets::resolved(&entry.config, &variables.unwrap_or_default()).await {
         Ok(None) => entry,
         Ok(Some(config)) => {
             router.remember(&entry, &config);
@@ -63,7 +64,8 @@ async fn start(router: Arc<Router>, conn: ConnId, entry: Entry, known: Option<Se
             launcher: &router.launcher,
             clock: router.clock,
             line_bytes: router.timing.line_bytes,
-            mirrors: mirrors(&router, entry.id),
+            mirrors: mirrors(instance.as_ref().map(|one| Arc::clone(&one.definition))),
+            client: instance.as_ref().map(|one| &*one.surroundings),
         };
         transport::open(&entry.config, known, surroundings)
     };
@@ -88,12 +90,14 @@ async fn start(router: Arc<Router>, conn: ConnId, entry: Entry, known: Option<Se
 }
 
 /// The headers that a server's tools require, as far as its list is known.
-fn mirrors(router: &Arc<Router>, server: ServerId) -> Mirrors {
-    let catalog = Arc::clone(&router.catalog);
+fn mirrors(definition: Option<Arc<Definition>>) -> Mirrors {
     Arc::new(move |tool: &str| {
-        let snapshot = catalog.snapshot();
+        let Some(definition) = &definition else { return Vec::default() };
+        let contexts = definition.contexts();
+        let Some(context) = contexts.first() else { return Vec::default() };
+        let snapshot = context.catalog.snapshot();
         let schema = snapshot
-            .known(server)
+            .known(definition.id)
             .and_then(|known| known.any_tool(tool))
             .and_then(|tool| tool.input_schema())
             .filter(|schema| memchr::memmem::find(schema.as_bytes(), b"x-mcp-header").is_some());
@@ -210,11 +214,16 @@ async fn read_list(router: Arc<Router>, connection: Arc<Connection>, life: Arc<L
         }
     };
     let now = router.clock.now();
-    let before = router.catalog.snapshot().generation;
-    router.catalog.listed(connection.server, read, connection.peer.get(), now).await;
-    let snapshot = router.catalog.snapshot();
-    if snapshot.generation != before {
-        router.change_notifier.heard(List::Tools, router.tools_digest(&snapshot));
+    let definition = router.instance_at(connection.server).map(|one| one.definition);
+    for (context, definition) in definition
+        .iter()
+        .flat_map(|one| one.contexts().into_iter().map(move |context| (context, one)))
+    {
+        let before = context.catalog.snapshot().generation;
+        context.catalog.listed(definition.id, read.clone(), connection.peer.get(), now).await;
+        if context.catalog.snapshot().generation != before {
+            context.tools_changed();
+        }
     }
     life.refresh.lock().rule.finished();
     // Calls that waited for the list are sent before the connection counts as idle: in a full pool it would be closed

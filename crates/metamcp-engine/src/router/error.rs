@@ -65,24 +65,18 @@ impl Router {
     pub fn holders(&self) -> Vec<Arc<str>> {
         let holders: Vec<ServerId> =
             self.lock().dispatch.pool().all().map(|(_, slot)| slot.server).collect();
-        let servers = self.servers();
-        let entry = |id| servers.at(id);
-        holders.into_iter().filter_map(entry).map(|entry| Arc::clone(&entry.name)).collect()
+        holders.into_iter().map(|id| self.name_of(id)).collect()
     }
 
     pub(super) fn failed(&self, request: &UpstreamRequest, error: DispatchError) -> CallError {
-        let servers = self.servers();
-        let name = |id: ServerId| {
-            servers.at(id).map_or_else(|| Arc::from("?"), |entry| Arc::clone(&entry.name))
-        };
         let holders = match &error {
             DispatchError::PoolExhausted { holders, .. } => {
-                holders.iter().map(|&id| name(id)).collect()
+                holders.iter().map(|&id| self.name_of(id)).collect()
             }
             _ => Vec::new(),
         };
         CallError {
-            server: name(request.server),
+            server: self.name_of(request.server),
             tool: Arc::clone(&request.tool),
             method: request.method(),
             kind: CallErrorKind::Dispatch { error, holders },

@@ -58,7 +58,7 @@ pub(super) async fn shake_hands(
     known: Option<ServerProtocol>,
 ) {
     let transport = &connection.transport;
-    let capabilities = handshake::relayed_capabilities(&router.client_capabilities());
+    let capabilities = handshake::relayed_capabilities(&router.client_capabilities(entry.id));
     // Set once: the connection is new.
     let own =
         meta::ours(b"{}", capabilities.to_string().as_bytes(), None, env!("CARGO_PKG_VERSION"));

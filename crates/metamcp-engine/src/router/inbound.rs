@@ -96,7 +96,7 @@ impl Listener for Router {
                 if let (Some(uri), Some(params)) = (uri.and_then(object::text), params)
                     && conn.admits_notification(self.clock.now())
                 {
-                    self.change_notifier.updated(&uri, params);
+                    self.tell_updated(conn.server, &uri, params);
                 }
             }
             "notifications/cancelled" => {
@@ -146,6 +146,9 @@ impl Listener for Router {
                 -32000,
                 "too many requests are open; wait for their responses",
             );
+        }
+        if method == "roots/list" {
+            self.asked_for_roots(conn.server);
         }
         let (call, request, client) = self.on_whose_behalf(conn, cause);
         let server_request = ServerRequest::new(conn, id, method, shown, call, self.me.clone());

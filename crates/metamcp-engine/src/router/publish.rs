@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use metamcp_calls::pool::ServerId;
 use metamcp_calls::state_change::StateChange;
 use metamcp_types::moment::Moment;
 
@@ -115,10 +114,5 @@ impl Router {
             let server = self.name_of(change.server());
             self.observer.publish(&Event::State { server: &server, change });
         }
-    }
-
-    pub(super) fn name_of(&self, server: ServerId) -> Arc<str> {
-        let servers = self.servers.read();
-        servers.at(server).map_or_else(|| Arc::from("?"), |entry| Arc::clone(&entry.name))
     }
 }

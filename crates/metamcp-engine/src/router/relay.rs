@@ -235,7 +235,8 @@ impl Router {
     }
 
     /// The call that caused a server request, as far as known, the client's request behind it, and the client: of the
-    /// call on whose stream it came, else of the newest on its connection, or the newest client where there is none.
+    /// call on whose stream it came, else of the newest on its connection, or the newest client of that instance where
+    /// there is none.
     pub(super) fn on_whose_behalf(
         &self,
         conn: &Connection,
@@ -258,7 +259,7 @@ impl Router {
         drop(state);
         match who {
             Some((request, client)) => (call, Some(request), Some(client)),
-            None => (call, None, self.attached().pop()),
+            None => (call, None, self.attached_to(conn.server).pop()),
         }
     }
 
@@ -275,7 +276,7 @@ impl Router {
         }
         drop(state);
         if clients.is_empty() {
-            clients.extend(self.attached().into_iter().map(|client| (client, None)));
+            clients.extend(self.attached_to(conn.server).into_iter().map(|client| (client, None)));
         }
         clients
     }
@@ -301,9 +302,10 @@ impl Router {
         drop(conn.request("logging/setLevel", Some(&params)));
     }
 
-    /// The client's roots changed.
-    pub fn roots_changed(&self) {
-        for conn in self.live().iter().filter(|conn| !conn.is_stateless()) {
+    /// The roots of a client changed, which the servers that it uses are told.
+    pub fn roots_changed(&self, uses: impl Fn(ServerId) -> bool) {
+        let live = self.live();
+        for conn in live.iter().filter(|conn| !conn.is_stateless() && uses(conn.server)) {
             conn.notify("notifications/roots/list_changed", None);
         }
     }

@@ -8,12 +8,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use metamcp_calls::notify::List;
 use metamcp_calls::pool::ServerId;
+use metamcp_config::scope::{self, SaidOfItself};
 use metamcp_surface::direct::{self, Kind};
 use metamcp_wire::handshake::Peer;
 use metamcp_wire::{object, write};
 use parking_lot::{Mutex, MutexGuard};
+use serde_json::json;
 
-use super::Router;
+use super::{Context, Router};
+use crate::catalog::DefinitionId;
 use crate::task;
 use crate::upstream::{Connection, Reply};
 
@@ -29,6 +32,8 @@ pub(super) struct ServerCapabilities {
 #[derive(Default)]
 struct Inner {
     peers: HashMap<ServerId, Arc<Peer>>,
+    /// By definition, so that it outlives an instance.
+    said: HashMap<DefinitionId, SaidOfItself>,
     /// Digest of each list when it was last read.
     digests: HashMap<(ServerId, List), u64>,
     /// Lists being read, and whether they changed meanwhile.
@@ -65,9 +70,16 @@ impl Router {
     pub(super) fn introduced(&self, connection: &Arc<Connection>) {
         let Some(peer) = connection.peer.get() else { return };
         let server = connection.server;
+        let definition = self.instance_at(server).map(|one| one.definition.id);
         let (missed, watched) = {
             let mut inner = self.server_capabilities.lock();
             inner.peers.insert(server, Arc::new(peer.clone()));
+            if let Some(definition) = definition {
+                let said = inner.said.entry(definition).or_default();
+                said.server_name.clone_from(&peer.name);
+                said.title = peer.title.clone().unwrap_or_default();
+                said.declared = scope::declared_in(&json!({ "capabilities": peer.capabilities }));
+            }
             let watched: Vec<String> =
                 inner.watched.get(&server).into_iter().flat_map(HashMap::keys).cloned().collect();
             (inner.missed.remove(&server), watched)
@@ -93,7 +105,8 @@ impl Router {
 
     fn read_list_again(&self, connection: &Arc<Connection>, list: List, is_change: bool) {
         let key = (connection.server, list);
-        if !self.change_notifier.is_watched() {
+        let contexts = self.contexts_of(connection.server);
+        if !contexts.iter().any(|context| context.change_notifier.is_watched()) {
             return;
         }
         {
@@ -133,18 +146,52 @@ impl Router {
 
     /// A list was read. The first reading is no change, unless `is_change` says so.
     fn digest_is(&self, server: ServerId, list: List, digest: u64, is_change: bool) {
-        let (before, all) = {
+        let before = {
             let mut inner = self.server_capabilities.lock();
-            let before = inner.digests.insert((server, list), digest);
-            let of_list = inner.digests.iter().filter(|((_, of), _)| *of == list);
-            let all = of_list.fold(0, |all, ((server, _), digest)| all ^ mixed(&(server, digest)));
-            (before, all)
+            inner.digests.insert((server, list), digest)
         };
-        if is_change || before.is_some() {
-            self.change_notifier.heard(list, all);
-        } else {
-            self.change_notifier.given(list, all);
+        for context in self.contexts_of(server) {
+            let members = context.members();
+            let all = {
+                let inner = self.server_capabilities.lock();
+                let of_list = inner.digests.iter().filter(|((server, of), _)| {
+                    *of == list
+                        && self.instance_at(*server).is_some_and(|one| {
+                            members.iter().any(|known| Arc::ptr_eq(known, &one.definition))
+                        })
+                });
+                of_list.fold(0, |all, ((server, _), digest)| all ^ mixed(&(server, digest)))
+            };
+            if is_change || before.is_some() {
+                context.change_notifier.heard(list, all);
+            } else {
+                context.change_notifier.given(list, all);
+            }
         }
+    }
+
+    /// The contexts that have the server of an instance.
+    fn contexts_of(&self, server: ServerId) -> Vec<Arc<Context>> {
+        self.instance_at(server).map(|one| one.definition.contexts()).unwrap_or_default()
+    }
+
+    /// A resource of a server has changed.
+    pub(super) fn tell_updated(&self, server: ServerId, uri: &str, params: &[u8]) {
+        for context in self.contexts_of(server) {
+            context.change_notifier.updated(server, uri, params);
+        }
+    }
+
+    /// What the instances of a server said of themselves so far, beside their tools.
+    pub(super) fn said_of_itself(&self, definition: DefinitionId) -> SaidOfItself {
+        self.server_capabilities.lock().said.get(&definition).cloned().unwrap_or_default()
+    }
+
+    /// A server asked for roots: what it does depends on the client's.
+    pub(super) fn asked_for_roots(&self, server: ServerId) {
+        let Some(instance) = self.instance_at(server) else { return };
+        let mut inner = self.server_capabilities.lock();
+        inner.said.entry(instance.definition.id).or_default().asks_roots = true;
     }
 
     /// Adds a subscriber; the server gets the subscription at once, if `subscribe` says so, and whenever it starts.

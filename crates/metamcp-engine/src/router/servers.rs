@@ -1,34 +1,40 @@
-//! The table of configured servers: their indices, their order, and how both change with the configuration.
+//! Servers as the router knows them: definitions, each as some client's configuration resolved it, and their instances,
+//! each a process or connection of its own with its own queue and breaker.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
 
 use metamcp_calls::dispatch::ServerPolicy;
 use metamcp_calls::pool::ServerId;
-use metamcp_config::config::ServerConfig;
+use metamcp_child::environment;
+use metamcp_config::config::{Config, PassEnv, ServerConfig};
 use metamcp_types::secret::{Redactor, Secret};
+use parking_lot::{Mutex, RwLock};
 
 use super::Router;
-use crate::catalog::Snapshot;
+use super::context::Context;
+use crate::catalog::DefinitionId;
+use crate::env::{Surroundings, Variables};
+use crate::secrets;
 
-/// One configured server as the router knows it.
+/// One server as a session uses it.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// Its index.
+    /// What it is: the key of its tools.
+    pub definition: DefinitionId,
+    /// The instance that this session uses.
     pub id: ServerId,
     pub config: Arc<ServerConfig>,
     pub name: Arc<str>,
 }
 
-/// All configured servers, in the order of the file.
+/// The servers of one session, in the order of the file.
 #[derive(Debug, Clone, Default)]
 pub struct Servers {
-    /// By index, including removed ones: their calls may still be in flight.
     entries: Vec<Entry>,
     by_name: HashMap<Arc<str>, usize>,
-    /// The indices of configured servers, in order.
-    order: Vec<usize>,
 }
 
 impl Servers {
@@ -37,155 +43,425 @@ impl Servers {
         self.entries.get(*self.by_name.get(name)?)
     }
 
-    /// The server at that index.
-    pub fn at(&self, id: ServerId) -> Option<&Entry> {
-        self.entries.get(id.0 as usize)
-    }
-
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Entry> + Clone {
-        self.order.iter().map(|&at| &self.entries[at])
+        self.entries.iter()
     }
 
-    /// The secrets of all of them, including removed ones whose calls may still be in flight.
-    pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
-        self.entries.iter().flat_map(|entry| entry.config.secrets())
+    /// Whether this instance is among them.
+    pub fn has(&self, id: ServerId) -> bool {
+        self.entries.iter().any(|entry| entry.id == id)
     }
 
-    /// Those that `keep` is true of. Their indices do not change, so only names lead to them.
+    /// Those that `keep` is true of.
     pub fn filtered(&self, keep: impl Fn(&Entry) -> bool) -> Servers {
-        let mut filtered = Servers::default();
-        self.iter().filter(|entry| keep(entry)).cloned().for_each(|entry| filtered.push(entry));
-        filtered
-    }
-
-    fn push(&mut self, entry: Entry) {
-        let at = self.entries.len();
-        self.by_name.insert(Arc::clone(&entry.name), at);
-        self.order.push(at);
-        self.entries.push(entry);
-    }
-
-    /// A new server, or one that is configured differently.
-    fn put(&mut self, entry: Entry) {
-        let at = entry.id.0 as usize;
-        if self.by_name.insert(Arc::clone(&entry.name), at).is_none() {
-            self.order.push(at);
-        }
-        match self.entries.get_mut(at) {
-            Some(old) => *old = entry,
-            None => self.entries.push(entry),
-        }
-    }
-
-    fn withdraw(&mut self, id: ServerId) {
-        let at = id.0 as usize;
-        self.order.retain(|known| *known != at);
-        if let Some(entry) = self.entries.get(at) {
-            self.by_name.remove(&entry.name);
-        }
+        self.iter().filter(|entry| keep(entry)).cloned().collect()
     }
 }
 
+impl FromIterator<Entry> for Servers {
+    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Servers {
+        let entries: Vec<Entry> = entries.into_iter().collect();
+        let names = entries.iter().enumerate();
+        let by_name = names.map(|(at, entry)| (Arc::clone(&entry.name), at)).collect();
+        Servers { entries, by_name }
+    }
+}
+
+/// Who shares an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ScopeKey {
+    /// Every session of this machine.
+    Machine,
+    /// The sessions of one project: of one folder, or with the same roots.
+    Project(u64),
+    /// One session.
+    Session(u64),
+}
+
+/// What decides, beside its configuration, whether two clients mean the same server: nothing of one client's
+/// environment may reach another's process.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct ClientPart {
+    program: Option<PathBuf>,
+    /// The variables that the server would get, but for those in `OF_A_TERMINAL`.
+    variables: Vec<(OsString, OsString)>,
+}
+
+/// Variables that differ from terminal to terminal and say nothing about whom a server works for. The program that
+/// `PATH` leads to is compared by itself.
+const OF_A_TERMINAL: [&str; 14] = [
+    "PATH",
+    "TERM",
+    "COLORTERM",
+    "SHELL",
+    "TMPDIR",
+    "LANG",
+    "LANGUAGE",
+    "GPG_TTY",
+    "BROWSER",
+    "USER",
+    "LOGNAME",
+    "TZ",
+    "XDG_RUNTIME_DIR",
+    "DBUS_SESSION_BUS_ADDRESS",
+];
+
+impl ClientPart {
+    /// Nothing where the gateway serves the client that started it: its environment is the gateway's own.
+    fn of(config: &ServerConfig, pass: &PassEnv, around: &Surroundings) -> ClientPart {
+        let Some(all) = around.variables.of_client() else { return ClientPart::default() };
+        let references = secrets::variables(config);
+        let referred =
+            all.iter().filter(|(name, _)| references.iter().any(|known| *name == **known));
+        let mut variables: Vec<_> = referred.cloned().collect();
+        let mut program = None;
+        if let Some(command) = config.transport.command() {
+            program = Some(around.variables.program(command, around.folder.as_deref()));
+            let home = config.sandbox_policy.as_ref().map(|policy| policy.home.as_path());
+            let passed =
+                environment::for_server(all.to_vec(), &[], &config.pass_env.with(pass), home);
+            let is_its = |name: &OsString| {
+                !OF_A_TERMINAL.iter().any(|known| name == known)
+                    && !name.to_str().is_some_and(|name| name.starts_with("LC_"))
+            };
+            variables.extend(passed.into_iter().filter(|(name, _)| is_its(name)));
+        }
+        ClientPart { program, variables }
+    }
+}
+
+/// What of a client's environment reaches the servers of a configuration, and by which path their programs are found:
+/// clients in one folder that agree in this have the same servers.
+pub fn environment_of(
+    config: &Config,
+    pass: &PassEnv,
+    variables: &Variables,
+) -> Vec<(OsString, OsString)> {
+    let around = Surroundings { folder: None, variables: variables.clone() };
+    let parts = config.servers.iter().map(|server| ClientPart::of(server, pass, &around));
+    let mut all: Vec<_> = parts.flat_map(|part| part.variables).collect();
+    all.extend(variables.get("PATH").map(|path| ("PATH".into(), path.into())));
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// A configured server as one or more contexts resolved it, equal in everything that matters to its processes.
+#[derive(Debug)]
+pub struct Definition {
+    pub id: DefinitionId,
+    pub name: Arc<str>,
+    defined: RwLock<Defined>,
+    /// Who has it in its configuration.
+    contexts: Mutex<Vec<Weak<Context>>>,
+}
+
+#[derive(Debug, Clone)]
+struct Defined {
+    /// With the secrets that were resolved since, for redaction.
+    config: Arc<ServerConfig>,
+    policy: ServerPolicy,
+    client: ClientPart,
+}
+
+impl Definition {
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.defined.read().config)
+    }
+
+    pub(super) fn contexts(&self) -> Vec<Arc<Context>> {
+        self.contexts.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn is_shared_beside(&self, context: &Arc<Context>) -> bool {
+        let contexts = self.contexts.lock();
+        let is_other = |one: &&Weak<Context>| !std::ptr::eq(one.as_ptr(), Arc::as_ptr(context));
+        contexts.iter().filter(is_other).any(|one| one.strong_count() > 0)
+    }
+
+    fn is(&self, wanted: &Defined) -> bool {
+        let defined = self.defined.read();
+        defined.policy == wanted.policy
+            && defined.client == wanted.client
+            && as_written(&defined.config) == as_written(&wanted.config)
+    }
+}
+
+/// A server's configuration as written: without the secrets that were resolved since for redaction. With them it would
+/// look as if it had changed.
+pub fn as_written(config: &ServerConfig) -> ServerConfig {
+    ServerConfig { expanded_secrets: Vec::new(), ..config.clone() }
+}
+
+/// One process or connection of a server, whether it runs or not.
+#[derive(Debug, Clone)]
+pub struct Instance {
+    pub definition: Arc<Definition>,
+    pub key: ScopeKey,
+    /// Whose folder and variables it is started with.
+    pub surroundings: Arc<Surroundings>,
+    /// Its definition is gone, or its session is: calls in flight may still name it.
+    pub is_gone: bool,
+}
+
+/// All definitions and instances of this process.
+#[derive(Default)]
+pub(super) struct Table {
+    definitions: HashMap<DefinitionId, Arc<Definition>>,
+    instances: HashMap<ServerId, Instance>,
+    by_key: HashMap<(DefinitionId, ScopeKey), ServerId>,
+    last: u64,
+}
+
 impl Router {
-    /// Configured servers.
-    pub fn servers(&self) -> Arc<Servers> {
-        Arc::clone(&self.servers.read())
+    /// Makes a server of a context's configuration known, or finds it where another context has the same.
+    pub(super) fn define(
+        &self,
+        context: &Arc<Context>,
+        config: Arc<ServerConfig>,
+        policy: ServerPolicy,
+    ) -> Arc<Definition> {
+        let wanted = self.defined(context, config, policy);
+        let mut table = self.table.write();
+        let known = table
+            .definitions
+            .values()
+            .find(|known| *known.name == *wanted.config.name && known.is(&wanted));
+        let definition = match known {
+            Some(known) => Arc::clone(known),
+            None => {
+                table.last += 1;
+                let id = DefinitionId(table.last);
+                let definition = Arc::new(Definition {
+                    id,
+                    name: wanted.config.name.as_str().into(),
+                    defined: RwLock::new(wanted),
+                    contexts: Mutex::default(),
+                });
+                table.definitions.insert(id, Arc::clone(&definition));
+                definition
+            }
+        };
+        definition.contexts.lock().push(Arc::downgrade(context));
+        definition
+    }
+
+    /// A context's server is configured differently. Where nobody else has it, it changes in place: calls in flight
+    /// finish on the old connection, those that wait get a new one. Else the context gets another definition.
+    pub(super) fn redefine(
+        &self,
+        context: &Arc<Context>,
+        definition: &Arc<Definition>,
+        config: Arc<ServerConfig>,
+        policy: ServerPolicy,
+    ) -> Arc<Definition> {
+        let wanted = self.defined(context, config, policy);
+        let instances: Vec<(ServerId, ServerPolicy)> = {
+            let table = self.table.read();
+            let is_shared = definition.is_shared_beside(context);
+            let exists = table
+                .definitions
+                .values()
+                .any(|known| *known.name == *definition.name && known.is(&wanted));
+            if is_shared || exists && !definition.is(&wanted) {
+                drop(table);
+                let next = self.define(context, wanted.config, policy);
+                self.leave(Some(context), definition);
+                return next;
+            }
+            let own =
+                table.instances.iter().filter(|(_, one)| Arc::ptr_eq(&one.definition, definition));
+            own.filter(|(_, one)| !one.is_gone)
+                .map(|(id, one)| (*id, owned(policy, one.key)))
+                .collect()
+        };
+        // The configuration first: whatever the dispatch starts from now on uses it.
+        *definition.defined.write() = wanted;
+        let now = self.clock.now();
+        for (id, policy) in instances {
+            self.with(|dispatch, effects| dispatch.change_server(id, policy, now, effects));
+        }
+        Arc::clone(definition)
+    }
+
+    fn defined(
+        &self,
+        context: &Context,
+        config: Arc<ServerConfig>,
+        policy: ServerPolicy,
+    ) -> Defined {
+        let client = ClientPart::of(&config, self.launcher.pass_env(), &context.surroundings);
+        Defined { config, policy, client }
+    }
+
+    /// A context has this server no longer. With the last one its instances end: calls in flight may finish, those that
+    /// wait are refused.
+    pub(super) fn leave(&self, context: Option<&Arc<Context>>, definition: &Arc<Definition>) {
+        let gone: Vec<ServerId> = {
+            let mut table = self.table.write();
+            let mut contexts = definition.contexts.lock();
+            let is_it = |one: &Weak<Context>| {
+                context.is_some_and(|context| std::ptr::eq(one.as_ptr(), Arc::as_ptr(context)))
+            };
+            // Never upgraded here: the last one dropped under this lock would want it again.
+            contexts.retain(|one| one.strong_count() > 0 && !is_it(one));
+            if !contexts.is_empty() {
+                return;
+            }
+            table.definitions.remove(&definition.id);
+            let is_its = |one: &Instance| Arc::ptr_eq(&one.definition, definition);
+            table.withdraw(is_its)
+        };
+        self.end_instances(&gone);
+    }
+
+    /// A session ended: the instances that were its own end with it.
+    pub(super) fn end_session(&self, session: u64) {
+        let gone = self.table.write().withdraw(|one| one.key == ScopeKey::Session(session));
+        self.end_instances(&gone);
+    }
+
+    fn end_instances(&self, gone: &[ServerId]) {
+        let now = self.clock.now();
+        for id in gone {
+            self.with(|dispatch, effects| dispatch.remove_server(*id, now, effects));
+        }
+        if !gone.is_empty() {
+            self.state_changes.step();
+        }
+    }
+
+    /// The instance of a server for these sessions; made known to the dispatch if it is new.
+    pub(super) fn instance(
+        &self,
+        definition: &Arc<Definition>,
+        key: ScopeKey,
+        surroundings: &Arc<Surroundings>,
+    ) -> ServerId {
+        if let Some(id) = self.table.read().by_key.get(&(definition.id, key)) {
+            return *id;
+        }
+        let policy = owned(definition.defined.read().policy, key);
+        // The dispatch first: its lock is never taken under the table's.
+        let id = self.lock().dispatch.add_server(policy);
+        let instance = Instance {
+            definition: Arc::clone(definition),
+            key,
+            surroundings: Arc::clone(surroundings),
+            is_gone: false,
+        };
+        let mut table = self.table.write();
+        table.instances.insert(id, instance);
+        let first = *table.by_key.entry((definition.id, key)).or_insert(id);
+        if first != id {
+            // Another session was faster.
+            table.instances.entry(id).and_modify(|one| one.is_gone = true);
+            drop(table);
+            self.end_instances(&[id]);
+        }
+        first
+    }
+
+    /// Which variables of a client every server gets.
+    pub fn pass_env(&self) -> &PassEnv {
+        self.launcher.pass_env()
+    }
+
+    /// The process of an instance, if it has one.
+    pub fn pid_of(&self, server: ServerId) -> Option<u32> {
+        let live = self.live();
+        live.iter().find(|conn| conn.server == server)?.transport.pid()
+    }
+
+    /// All instances that are in use or may be, for people to look at.
+    pub fn instances(&self) -> Vec<(ServerId, Instance)> {
+        let table = self.table.read();
+        let all = table.instances.iter().filter(|(_, one)| !one.is_gone);
+        let mut all: Vec<_> = all.map(|(id, one)| (*id, one.clone())).collect();
+        all.sort_by_key(|(id, _)| *id);
+        all
+    }
+
+    /// An instance, also one whose calls are in flight while it is gone from the configuration.
+    pub(super) fn instance_at(&self, server: ServerId) -> Option<Instance> {
+        self.table.read().instances.get(&server).cloned()
+    }
+
+    pub(crate) fn entry(&self, server: ServerId) -> Option<Entry> {
+        let instance = self.instance_at(server)?;
+        let Definition { id, name, .. } = &*instance.definition;
+        let config = instance.definition.config();
+        Some(Entry { definition: *id, id: server, config, name: Arc::clone(name) })
+    }
+
+    /// The name of an instance's server.
+    pub(super) fn name_of(&self, server: ServerId) -> Arc<str> {
+        let table = self.table.read();
+        let known = table.instances.get(&server);
+        known.map_or_else(|| Arc::from("?"), |known| Arc::clone(&known.definition.name))
     }
 
     /// Redacts the secrets of all servers from what is stored on disk, whatever the setting for results is.
     pub(super) fn values(&self) -> Redactor {
         let tokens = self.launcher.tokens().secrets();
-        Redactor::of_values(self.servers().secrets().chain(&tokens))
+        let secrets = self.secrets();
+        Redactor::of_values(secrets.iter().chain(&tokens))
     }
 
-    /// Equal as long as clients of the direct surface would be shown the same. A server whose tools are unknown counts
-    /// too: its tools come with the next list, so the client has to request one.
-    pub fn tools_digest(&self, snapshot: &Snapshot) -> u64 {
-        let servers = self.servers();
-        let unknown = servers
-            .iter()
-            .filter(|entry| entry.config.is_enabled() && snapshot.known(entry.id).is_none());
-        unknown.fold(snapshot.digest(), |all, entry| {
-            let mut hasher = DefaultHasher::new();
-            (entry.id, "unknown").hash(&mut hasher);
-            all ^ hasher.finish()
-        })
+    /// The secrets of all servers, including removed ones whose calls may still be in flight.
+    pub fn secrets(&self) -> Vec<Secret> {
+        let table = self.table.read();
+        let gone = table.instances.values().filter(|one| one.is_gone).map(|one| &one.definition);
+        let all = table.definitions.values().chain(gone);
+        all.flat_map(|known| known.config().secrets().into_iter().cloned().collect::<Vec<_>>())
+            .collect()
     }
 
-    /// Adds a server. One that was configured before gets its old index back, so that a file that flips between two
-    /// states does not make the table grow.
-    pub fn add(&self, config: Arc<ServerConfig>, policy: ServerPolicy) -> ServerId {
-        let known =
-            self.servers().entries.iter().find(|entry| *entry.name == *config.name).cloned();
-        match known {
-            Some(entry) => {
-                self.change(entry.id, config, policy);
-                entry.id
-            }
-            None => {
-                let id = self.lock().dispatch.add_server(policy);
-                self.put(id, config);
-                id
-            }
-        }
-    }
-
-    /// A server's configuration changed: calls in flight finish on the old connection, the next one gets a new one.
-    pub fn change(&self, id: ServerId, config: Arc<ServerConfig>, policy: ServerPolicy) {
-        // The configuration first: whatever the dispatch starts from now on uses it.
-        self.put(id, config);
-        let now = self.clock.now();
-        self.with(|dispatch, effects| dispatch.change_server(id, policy, now, effects));
-    }
-
-    /// A server was removed from the configuration: calls in flight may finish, later ones fail as unknown.
-    pub fn remove(&self, id: ServerId) {
-        self.with_servers(|servers| servers.withdraw(id));
-        let now = self.clock.now();
-        self.with(|dispatch, effects| dispatch.remove_server(id, now, effects));
-    }
-
-    /// Puts the servers into the order of these names.
-    pub fn arrange(&self, names: &[&str]) {
-        let rank = |name: &str| names.iter().position(|known| *known == name);
-        self.with_servers(|servers| {
-            let Servers { entries, order, .. } = servers;
-            order.sort_by_key(|&at| rank(&entries[at].name).unwrap_or(usize::MAX));
-        });
+    /// Changes whenever a secret may have been added.
+    pub fn secrets_version(&self) -> u64 {
+        self.secrets_version.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// Adds the secrets that were resolved for a server, so that they are redacted from its messages.
     pub(crate) fn remember(&self, entry: &Entry, resolved: &ServerConfig) {
+        let Some(instance) = self.instance_at(entry.id) else { return };
         let mut config = ServerConfig::clone(&entry.config);
         for secret in resolved.secrets() {
             if !config.expanded_secrets.contains(secret) {
                 config.expanded_secrets.push(secret.clone());
             }
         }
-        self.with_servers(|servers| {
-            let known = servers.entries.get_mut(entry.id.0 as usize);
+        {
+            let mut defined = instance.definition.defined.write();
             // A server reconfigured in the meantime resolves its own.
-            if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.config, &entry.config)) {
-                known.config = Arc::new(config);
+            if Arc::ptr_eq(&defined.config, &entry.config) {
+                defined.config = Arc::new(config);
             }
-        });
+        }
+        self.secrets_changed();
     }
 
-    fn put(&self, id: ServerId, config: Arc<ServerConfig>) {
-        let entry = Entry { id, name: config.name.as_str().into(), config };
-        self.with_servers(|servers| servers.put(entry));
+    pub(super) fn secrets_changed(&self) {
+        self.secrets_version.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
+}
 
-    /// Replaces the table of servers; readers see the old one or the new one, never a mix.
-    fn with_servers(&self, change: impl FnOnce(&mut Servers)) {
-        let mut servers = self.servers.write();
-        let mut next = Servers::clone(&servers);
-        change(&mut next);
-        *servers = Arc::new(next);
+impl Table {
+    /// Takes these out of use. They are kept for calls in flight, until their ids are used again.
+    fn withdraw(&mut self, which: impl Fn(&Instance) -> bool) -> Vec<ServerId> {
+        let matching = self.instances.iter_mut().filter(|(_, one)| !one.is_gone && which(one));
+        let mut gone = Vec::new();
+        for (id, one) in matching {
+            one.is_gone = true;
+            gone.push(*id);
+        }
+        self.by_key.retain(|_, id| !gone.contains(id));
+        gone
     }
+}
 
-    pub(crate) fn entry(&self, server: ServerId) -> Option<Entry> {
-        self.servers().at(server).cloned()
-    }
+/// The policy of an instance: one session's own counts against that session.
+fn owned(policy: ServerPolicy, _key: ScopeKey) -> ServerPolicy {
+    policy
 }

@@ -146,7 +146,7 @@ pub async fn serve(
         let _cut_short = timeout(FINAL_WRITES, room.acquire_many(all)).await;
         let _no_connections = tell.send(Phase::Ended);
     };
-    tokio::join!(gone, wind_up(gateway, &mut stop, shutdown));
+    tokio::join!(gone, wind_up(&gateway.machine, &mut stop, shutdown));
     Ended::Requested
 }
 

@@ -45,8 +45,7 @@ pub(super) async fn follow(session: Arc<Session>, view: View) {
 
 async fn ask(session: &Arc<Session>, view: &View, project: &Project) {
     let mut preview = project.preview.clone();
-    let servers = view.surface.router.servers();
-    preview.replaces(|name| servers.named(name).map(|entry| entry.config.origin));
+    preview.replaces(|name| view.context().member(name).map(|known| known.config().origin));
     let path = metamcp_types::text::spelt(&project.path.to_string_lossy(), LONGEST_PATH);
     let Some(question) = preview.question(&path) else { return };
     let (elicitation, answer) = ServerRequest::of_gateway("elicitation/create", &question);

@@ -27,6 +27,7 @@ use tokio::task::AbortHandle;
 
 use super::response_streams::ResponseStreams;
 use super::stateless::{StatelessHandler, SuspendedCalls};
+use crate::clock::Clock;
 use crate::observe::{ClientInfo, Identity, Origin};
 use crate::router::{CallOutcome, Caller, Client, Responder, ServerRequest};
 use crate::surface::reply::{ErrorObject, Plain};
@@ -136,6 +137,7 @@ impl Session {
     ) -> Arc<Session> {
         let resumed = peer.is_some();
         let mut identity = Identity::new(view.principal, Arc::clone(&view.principal_name));
+        identity.session = view.seat.session;
         identity.client = peer.as_deref().map(client_info);
         let state = State::new(identity, peer);
         let session = Arc::new_cyclic(|me| Session {
@@ -150,6 +152,10 @@ impl Session {
             session.watch_changes();
         }
         session
+    }
+
+    pub(super) fn clock(&self) -> Clock {
+        self.view.surface.router.clock
     }
 
     /// The client's side of the handshake, once it is done.
@@ -260,10 +266,10 @@ impl Session {
             && self.stateless.is_quiet()
     }
 
-    /// Whether it has a log level or subscriptions, which would be lost with the session.
+    /// Whether it has a log level, subscriptions or servers of its own, which would be lost with the session.
     pub fn is_attached(&self) -> bool {
         let state = self.lock();
-        state.level.is_some() || !state.watched.is_empty()
+        state.level.is_some() || !state.watched.is_empty() || self.view.seat.has_own()
     }
 
     /// Waits until handshakes and lists are answered, which run nothing at a server.
@@ -294,7 +300,7 @@ impl Session {
 
     /// The gateway drains: requests in progress continue, new calls are refused, subscriptions end cleanly.
     pub fn drain(&self) {
-        self.view.surface.drain();
+        self.view.seat.drain();
         self.stateless.end_subscriptions(&self.response_streams);
     }
 
@@ -450,7 +456,9 @@ impl Session {
                 }
             }
             "notifications/initialized" => self.ready.notify_one(),
-            "notifications/roots/list_changed" => self.view.surface.router.roots_changed(),
+            "notifications/roots/list_changed" => {
+                self.view.surface.router.roots_changed(|server| self.view.seat.uses(server));
+            }
             _ => {}
         }
     }
@@ -584,7 +592,7 @@ impl Responder for Session {
                 }
             }
             CallOutcome::Failed(error) => {
-                let entry = self.view.surface.server(&error.server);
+                let entry = self.view.any_server(&error.server);
                 let config = entry.as_ref().map(|entry| &*entry.config);
                 if !self.view.is_direct() {
                     let object = ErrorObject::from_call(&error, config);
@@ -607,6 +615,10 @@ impl Responder for Session {
 impl Client for Session {
     fn identity(&self) -> Arc<Identity> {
         Arc::clone(&self.lock().identity)
+    }
+
+    fn uses(&self, server: ServerId) -> bool {
+        self.view.seat.uses(server)
     }
 
     fn capabilities(&self) -> Value {

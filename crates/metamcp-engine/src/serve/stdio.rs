@@ -6,16 +6,19 @@ use std::time::Duration;
 
 use metamcp_calls::shutdown::{Event, Phase, Shutdown};
 use metamcp_wire::frame::{Line, Lines};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::response_streams::ResponseStreams;
 use super::stateless::SuspendedCalls;
 use super::{DRAIN_LOOK, Ended, Session, project_approval, wind_up};
 use crate::gateway::Gateway;
-use crate::outbox::Outbox;
+use crate::outbox::{Outbox, WriteEnd};
 use crate::stream::{ReadBudget, read_lines};
+use crate::surface::View;
 use crate::task;
 
 /// Backpressure: while a client has this much left to read, no further requests of it are read.
@@ -28,14 +31,14 @@ const LAST_LISTS: Duration = Duration::from_secs(1);
 const LAST_FLUSH: Duration = Duration::from_millis(200);
 
 /// How one client is served.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone)]
 pub struct Options {
     /// Its longest line.
     pub line_limit: usize,
     /// How long calls in flight may take when it ends.
     pub drain: Duration,
     /// Whether anybody could still read what is written.
-    pub can_answer: fn() -> bool,
+    pub can_answer: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// Serves one client until it disconnects or `stop` fires; then lets calls in flight finish, within limits, answers the
@@ -51,70 +54,109 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    let outbox = Arc::new(Outbox::default());
-    let response_streams = ResponseStreams::Pipe(Arc::clone(&outbox));
-    let session = Session::new(gateway.view.clone(), response_streams, &SuspendedCalls::new());
-    gateway.router.attach(&session.client());
-    // Only a client on this very machine, started by its user, may ask that user to trust a project's file.
-    let asking = task::spawn(
-        "project file",
-        project_approval::follow(Arc::clone(&session), gateway.view.clone()),
-    );
-    let writing = Arc::clone(&outbox);
-    let mut writer =
-        task::spawn("client writer", async move { writing.write_to(output, None).await });
-    let mut reading = pin!(async {
-        read(&session, &outbox, input, options.line_limit).await;
-        session.input_ended();
-        // A client that pipes a handshake in and closes its end still reads the response.
-        drop(tokio::time::timeout(LAST_LISTS, session.answered_lists()).await);
-    });
-    let mut shutdown = Shutdown::new(options.drain);
-    let (mut reads, mut writes, mut ended) = (true, true, Ended::ClientGone);
-    while shutdown.phase() < Phase::Ending {
-        let is_draining = shutdown.phase() != Phase::Serving;
-        let event = tokio::select! {
-            // Answers to server requests and cancellations are read to the end.
-            () = &mut reading, if reads => {
-                reads = false;
-                Event::InputEnded
-            }
-            // A client that no longer reads is gone, whatever it still writes.
-            _ = &mut writer, if writes => {
-                writes = false;
-                Event::OutputLost
-            }
-            Some(()) = stop.recv() => {
-                if !is_draining {
-                    ended = Ended::Requested;
-                }
-                Event::Signal
-            }
-            () = sleep(DRAIN_LOOK), if is_draining => drain_state(&session, &outbox, options),
-        };
-        let phase = shutdown.hear(event, gateway.router.clock.now());
-        if !is_draining && matches!(phase, Phase::Draining { .. }) {
-            session.drain();
-            // With nothing in flight it does not wait for the next check.
-            let state = drain_state(&session, &outbox, options);
-            shutdown.hear(state, gateway.router.clock.now());
-        }
-    }
-    asking.abort();
-    session.stop();
+    let served = Served::begin(gateway.view.clone(), output);
+    let (ended, shutdown) = served.until_over(input, options, &mut stop).await;
+    served.session.stop();
     gateway.router.stop_now();
-    outbox.close();
-    let flushed = async {
-        if !writer.is_finished() {
-            drop(tokio::time::timeout(LAST_FLUSH, &mut writer).await);
-        }
-    };
-    tokio::join!(flushed, wind_up(gateway, &mut stop, shutdown));
+    tokio::join!(served.flushed(), wind_up(&gateway.machine, &mut stop, shutdown));
     ended
 }
 
+/// One client with a session of its own, over a pair of byte streams.
+pub(super) struct Served {
+    pub(super) session: Arc<Session>,
+    outbox: Arc<Outbox>,
+    writer: Mutex<Option<JoinHandle<WriteEnd>>>,
+    asking: JoinHandle<()>,
+}
+
+impl Served {
+    pub(super) fn begin<W>(view: View, output: W) -> Served
+    where
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        let outbox = Arc::new(Outbox::default());
+        let response_streams = ResponseStreams::Pipe(Arc::clone(&outbox));
+        let session = Session::new(view.clone(), response_streams, &SuspendedCalls::new());
+        view.surface.router.attach(&session.client());
+        // Only a client on this very machine, started by its user, may ask that user to trust a project's file.
+        let asking =
+            task::spawn("project file", project_approval::follow(Arc::clone(&session), view));
+        let writing = Arc::clone(&outbox);
+        let writer =
+            task::spawn("client writer", async move { writing.write_to(output, None).await });
+        Served { session, outbox, writer: Mutex::new(Some(writer)), asking }
+    }
+
+    /// Serves until nothing more is to be waited for.
+    pub(super) async fn until_over<R: AsyncRead + Unpin>(
+        &self,
+        input: R,
+        options: Options,
+        stop: &mut mpsc::Receiver<()>,
+    ) -> (Ended, Shutdown) {
+        let (session, outbox) = (&self.session, &self.outbox);
+        let now = || session.clock().now();
+        let mut writer = self.writer.lock().take();
+        let mut reading = pin!(async {
+            read(session, outbox, input, options.line_limit).await;
+            session.input_ended();
+            // A client that pipes a handshake in and closes its end still reads the response.
+            drop(tokio::time::timeout(LAST_LISTS, session.answered_lists()).await);
+        });
+        let mut shutdown = Shutdown::new(options.drain);
+        let (mut reads, mut ended) = (true, Ended::ClientGone);
+        while shutdown.phase() < Phase::Ending {
+            let is_draining = shutdown.phase() != Phase::Serving;
+            let lost = async {
+                match &mut writer {
+                    Some(writer) => drop(writer.await),
+                    None => std::future::pending().await,
+                }
+            };
+            let event = tokio::select! {
+                // Answers to server requests and cancellations are read to the end.
+                () = &mut reading, if reads => {
+                    reads = false;
+                    Event::InputEnded
+                }
+                // A client that no longer reads is gone, whatever it still writes.
+                () = lost => {
+                    writer = None;
+                    Event::OutputLost
+                }
+                Some(()) = stop.recv() => {
+                    if !is_draining {
+                        ended = Ended::Requested;
+                    }
+                    Event::Signal
+                }
+                () = sleep(DRAIN_LOOK), if is_draining => drain_state(session, outbox, &options),
+            };
+            let phase = shutdown.hear(event, now());
+            if !is_draining && matches!(phase, Phase::Draining { .. }) {
+                session.drain();
+                // With nothing in flight it does not wait for the next check.
+                shutdown.hear(drain_state(session, outbox, &options), now());
+            }
+        }
+        self.asking.abort();
+        *self.writer.lock() = writer;
+        (ended, shutdown)
+    }
+
+    /// Writes what there is to write, for a moment, and no more.
+    pub(super) async fn flushed(&self) {
+        self.outbox.close();
+        let writer = self.writer.lock().take();
+        if let Some(writer) = writer {
+            drop(tokio::time::timeout(LAST_FLUSH, writer).await);
+        }
+    }
+}
+
 /// What the drain waits for: responses, and that they are written.
-fn drain_state(session: &Session, outbox: &Outbox, options: Options) -> Event {
+fn drain_state(session: &Session, outbox: &Outbox, options: &Options) -> Event {
     Event::Looked {
         in_flight: session.in_flight() > 0 || outbox.backlog() > 0,
         can_answer: (options.can_answer)(),

@@ -148,7 +148,7 @@ impl View {
             return self.refuse(&call_request, &caller, refused);
         }
         let snapshot = self.snapshot_for(&call_request);
-        let known = snapshot.known(call_request.entry.id);
+        let known = snapshot.known(call_request.entry.definition);
         match self.validate(&call_request, known) {
             Validation::Valid { harmless } => {
                 self.send(call_request, harmless, caller);
@@ -202,7 +202,7 @@ impl View {
     fn snapshot_for(&self, call_request: &CallRequest) -> Arc<Snapshot> {
         let whole = self.surface.catalog.snapshot();
         let has = |known: &Known| known.tool(&call_request.tool).is_some();
-        if self.scope.is_none() || whole.known(call_request.entry.id).is_some_and(has) {
+        if self.scope.is_none() || whole.known(call_request.entry.definition).is_some_and(has) {
             return whole;
         }
         self.snapshot()
@@ -217,7 +217,7 @@ impl View {
         self.surface.catalog.loaded().await;
         self.name_again(&mut call_request).map_err(|refused| *refused)?;
         let snapshot = self.snapshot();
-        let known = snapshot.known(call_request.entry.id);
+        let known = snapshot.known(call_request.entry.definition);
         match self.validate(&call_request, known) {
             Validation::Valid { harmless } => {
                 self.send(call_request, harmless, caller.clone());
@@ -236,7 +236,7 @@ impl View {
         }
         self.name_again(&mut call_request).map_err(|refused| *refused)?;
         let snapshot = self.snapshot();
-        match self.validate(&call_request, snapshot.known(call_request.entry.id)) {
+        match self.validate(&call_request, snapshot.known(call_request.entry.definition)) {
             Validation::Valid { harmless } => self.send(call_request, harmless, caller.clone()),
             // A server that cannot list its tools may still have this one; it knows best.
             Validation::Unknown => {
@@ -276,7 +276,7 @@ impl View {
         let Some(entry) = self.server(name).filter(|entry| entry.config.is_enabled()) else {
             return;
         };
-        if self.snapshot().known(entry.id).is_none() {
+        if self.snapshot().known(entry.definition).is_none() {
             drop(self.listed(&entry).await);
         }
     }
@@ -309,8 +309,8 @@ impl View {
         self.surface.router.wake(entry.id).map_err(refused)?;
         loop {
             let snapshot = self.snapshot();
-            let listed = snapshot.known(entry.id).and_then(|known| known.listed_at);
-            if listed.is_some() || snapshot.failure(entry.id).is_some() {
+            let listed = snapshot.known(entry.definition).and_then(|known| known.listed_at);
+            if listed.is_some() || snapshot.failure(entry.definition).is_some() {
                 return Ok(());
             }
             let view = self.surface.router.view(entry.id);
@@ -351,7 +351,7 @@ impl View {
     fn validate(&self, call_request: &CallRequest, known: Option<&Known>) -> Validation {
         let Some(known) = known else { return Validation::Unknown };
         let Some(tool) = known.tool(&call_request.tool) else {
-            if self.surface.catalog.is_blocked(call_request.entry.id, &call_request.tool) {
+            if self.surface.catalog.is_blocked(call_request.entry.definition, &call_request.tool) {
                 return Validation::Invalid(Box::new(blocked(
                     &call_request.entry.name,
                     &call_request.tool,
@@ -458,7 +458,7 @@ impl View {
     /// The signature and input schema of a tool, if it is known.
     pub fn takes(&self, server: &str, tool: &str) -> Option<(String, Value)> {
         let (entry, snapshot) = (self.server(server)?, self.snapshot());
-        let tool = snapshot.known(entry.id)?.tool(tool)?;
+        let tool = snapshot.known(entry.definition)?.tool(tool)?;
         let schema = serde_json::from_str(tool.input_schema()?).ok()?;
         Some((tool.signature().to_owned(), schema))
     }

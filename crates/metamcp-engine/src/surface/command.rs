@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use metamcp_calls::pool::ConnId;
+use metamcp_calls::pool::{ConnId, ServerId};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::reply::ErrorObject;
 use super::{Finished, Step, View};
 use crate::observe::{Identity, Origin};
-use crate::router::{CallOutcome, Caller, Client, Responder, ServerRequest};
+use crate::router::{CallOutcome, Caller, Client, Responder, Router, ServerRequest};
 
 /// Identifies the one call.
 const TAG: &[u8] = b"1";
@@ -34,6 +34,8 @@ impl View {
             origin: Origin::Command,
             arrived: None,
         };
+        // The command may be given up: its shell is gone, and what it asked for goes with it.
+        let _cancel = CancelOnDrop(Arc::clone(&self.surface.router), Arc::clone(&caller.responder));
         let line = Bytes::from(params.to_string());
         let finished = match self.call(Some(&line), &line, caller) {
             Step::Now(finished) => finished,
@@ -47,12 +49,21 @@ impl View {
         match answered.await {
             Ok(CallOutcome::Result(result)) => Finished::Result(result.to_vec()),
             Ok(CallOutcome::Failed(error)) => {
-                let entry = self.surface.server(&error.server);
+                let entry = self.any_server(&error.server);
                 let config = entry.as_ref().map(|entry| &*entry.config);
                 Finished::Refused(Box::new(ErrorObject::from_call(&error, config)))
             }
             Ok(CallOutcome::Cancelled) | Err(_) => Finished::Dispatched,
         }
+    }
+}
+
+/// Cancels the calls of a command that is dropped before its answer; after it there are none.
+struct CancelOnDrop(Arc<Router>, Arc<dyn Responder>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel_all(&self.1);
     }
 }
 
@@ -76,6 +87,11 @@ impl Responder for Command {
 impl Client for Command {
     fn identity(&self) -> Arc<Identity> {
         Arc::clone(&self.identity)
+    }
+
+    /// It answers no server request.
+    fn uses(&self, _server: ServerId) -> bool {
+        false
     }
 
     fn capabilities(&self) -> Value {

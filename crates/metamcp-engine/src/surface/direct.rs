@@ -84,7 +84,7 @@ impl View {
     /// The response to requests during shutdown.
     fn too_late(&self) -> Option<Finished> {
         let message = "metamcp is shutting down; nothing was run".to_owned();
-        self.surface.is_draining().then_some(Finished::Protocol { code: -32000, message })
+        self.seat.is_draining().then_some(Finished::Protocol { code: -32000, message })
     }
 
     /// Whether any server of this view may have resources or prompts.
@@ -116,7 +116,7 @@ impl View {
         };
         let Some((entry, tool)) = self.shown_as(&name) else { return Vec::new() };
         let snapshot = self.snapshot();
-        let tool = snapshot.known(entry.id).and_then(|known| known.any_tool(&tool));
+        let tool = snapshot.known(entry.definition).and_then(|known| known.any_tool(&tool));
         let Some(schema) = tool.and_then(|tool| tool.input_schema()) else { return Vec::new() };
         // Few tools have any, and most requests must not pay for it.
         if memmem::find(schema.as_bytes(), b"x-mcp-header").is_none() {
@@ -245,12 +245,12 @@ impl View {
     /// so it may answer for itself. A filtered or blocked name goes there too, where the refusal names the reason.
     fn is_for(&self, only: &Entry, name: &str) -> bool {
         let filter = &only.config.tools;
-        if !filter.permits(name) || self.surface.catalog.is_blocked(only.id, name) {
+        if !filter.permits(name) || self.surface.catalog.is_blocked(only.definition, name) {
             return true;
         }
         // While its tools are unknown it may be the shortened form of a longer name.
-        let may_be_short =
-            name.chars().count() == direct::MAX_NAME && self.snapshot().known(only.id).is_none();
+        let may_be_short = name.chars().count() == direct::MAX_NAME
+            && self.snapshot().known(only.definition).is_none();
         filter.is_open() && self.scope.is_none() && !may_be_short
     }
 
@@ -270,7 +270,7 @@ impl View {
     fn shown_as(&self, name: &str) -> Option<(Entry, Arc<str>)> {
         if let Some(only) = self.only() {
             let snapshot = self.snapshot();
-            let known = snapshot.known(only.id)?;
+            let known = snapshot.known(only.definition)?;
             let tool = known
                 .any_tool(name)
                 .or_else(|| known.tools.all().find(|tool| direct::own_name(&tool.name) == name))?;
@@ -281,14 +281,14 @@ impl View {
         let named = |server: &str| servers.named(server).filter(enabled);
         if let Some((server, tool)) = direct::split(name, |server| named(server).is_some()) {
             let entry = named(server)?;
-            let known = snapshot.known(entry.id).and_then(|known| known.any_tool(tool));
+            let known = snapshot.known(entry.definition).and_then(|known| known.any_tool(tool));
             if let Some(tool) = known {
                 return Some((entry.clone(), (*tool.name).into()));
             }
         }
         // A shortened name with a digest is found by computing all of them.
         servers.iter().filter(enabled).find_map(|entry| {
-            let known = snapshot.known(entry.id)?;
+            let known = snapshot.known(entry.definition)?;
             let is_meant = |tool: &&Tool| direct::name(&entry.name, &tool.name) == name;
             let tool = known.tools.all().find(is_meant)?;
             Some((entry.clone(), (*tool.name).into()))
@@ -320,7 +320,7 @@ impl View {
         if let Err(refused) = self.permits(entry, tool) {
             return refuse(&refused.at(&entry.name, Some(tool)));
         }
-        if self.surface.catalog.is_blocked(entry.id, tool) {
+        if self.surface.catalog.is_blocked(entry.definition, tool) {
             return refuse(&blocked(&entry.name, tool));
         }
         if shown == &**tool {
@@ -374,7 +374,8 @@ impl View {
         let (read_only, idempotent) = match method {
             "tools/call" => {
                 let snapshot = self.snapshot();
-                let tool = snapshot.known(entry.id).and_then(|known| known.any_tool(&about));
+                let tool =
+                    snapshot.known(entry.definition).and_then(|known| known.any_tool(&about));
                 let hints = tool.map(|tool| tool.hints).unwrap_or_default();
                 (hints.read_only.unwrap_or(false), hints.idempotent.unwrap_or(false))
             }

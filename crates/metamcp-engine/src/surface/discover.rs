@@ -12,6 +12,7 @@ use std::time::Duration;
 use metamcp_calls::breaker::Phase;
 use metamcp_calls::dispatch::ServerView;
 use metamcp_calls::lifecycle::State;
+use metamcp_calls::pool::ServerId;
 use metamcp_config::config::ServerConfig;
 use metamcp_search::search::{
     Features, Hit, Index, Near, Nearness, Shortlist, Strategy, nothing_fits, shortlist,
@@ -183,7 +184,7 @@ impl View {
     ) -> T {
         let overview = request.is_overview();
         let about = |entry: &Entry| {
-            let known = results.snapshot.known(entry.id)?;
+            let known = results.snapshot.known(entry.definition)?;
             about::of(&entry.name, &known.tools)
         };
         let abouts: Vec<Option<String>> = results.searched.iter().map(about).collect();
@@ -341,10 +342,10 @@ impl View {
             .collect();
         let (mut pending, mut failed) = (Vec::new(), Vec::new());
         for (entry, (state, reason)) in searched.iter().zip(&states) {
-            if snapshot.known(entry.id).is_some() || *state == ServerState::Disabled {
+            if snapshot.known(entry.definition).is_some() || *state == ServerState::Disabled {
                 continue;
             }
-            if *state == ServerState::Failed || snapshot.failure(entry.id).is_some() {
+            if *state == ServerState::Failed || snapshot.failure(entry.definition).is_some() {
                 let reason = reason.as_deref().map_or("no tools listed", cut);
                 failed.push((entry.name.to_string(), reason.to_owned()));
             } else {
@@ -431,7 +432,7 @@ impl View {
             let hits: Vec<Hit> = searched
                 .iter()
                 .filter_map(|entry| {
-                    let known = snapshot.known(entry.id)?;
+                    let known = snapshot.known(entry.definition)?;
                     Hit::named(Arc::clone(&entry.name), Arc::clone(&known.tools), tool)
                 })
                 .collect();
@@ -445,7 +446,9 @@ impl View {
         // A server without a query: all its tools, page by page.
         let all: Vec<Hit> = searched
             .iter()
-            .filter_map(|entry| Some(Hit::all_of(&entry.name, &snapshot.known(entry.id)?.tools)))
+            .filter_map(|entry| {
+                Some(Hit::all_of(&entry.name, &snapshot.known(entry.definition)?.tools))
+            })
             .flatten()
             .collect();
         let total = all.len();
@@ -504,17 +507,33 @@ impl View {
     }
 
     fn status(&self, entry: &Entry) -> ServerStatus {
-        let entry_now = self.surface.router.entry(entry.id);
+        let router = &self.surface.router;
+        let id = self.instance_told_of(entry);
+        let entry_now = router.entry(id);
         ServerStatus {
-            view: self.surface.router.view(entry.id),
+            view: router.view(id),
             config: entry_now.map_or_else(|| Arc::clone(&entry.config), |now| now.config),
-            peer: self.surface.router.peer(entry.id),
-            retry_after: self
-                .surface
-                .router
-                .next_try(entry.id)
+            peer: router.peer(id),
+            retry_after: router
+                .next_try(id)
                 .filter(|after| *after >= SHORTEST_PAUSE && self.audience != Audience::Shell),
         }
+    }
+
+    /// The instance whose state is told: the session's own. A person at a shell asks about the machine, so there it is one
+    /// that runs, whoever uses it.
+    fn instance_told_of(&self, entry: &Entry) -> ServerId {
+        let router = &self.surface.router;
+        let runs = |id: ServerId| {
+            let state = router.view(id).and_then(|view| view.state);
+            matches!(state, Some(State::Connecting | State::Active { .. } | State::Idle))
+        };
+        if self.audience != Audience::Shell || runs(entry.id) {
+            return entry.id;
+        }
+        let mut others = router.instances().into_iter();
+        let other = others.find(|(id, one)| one.definition.id == entry.definition && runs(*id));
+        other.map_or(entry.id, |(id, _)| id)
     }
 }
 
@@ -533,7 +552,7 @@ impl ServerStatus {
         if let Some(reason) = entry.config.state.against() {
             return (ServerState::Disabled, Some(reason.to_owned()));
         }
-        let listing = snapshot.failure(entry.id).map(ToString::to_string);
+        let listing = snapshot.failure(entry.definition).map(ToString::to_string);
         let Some(view) = &self.view else { return (ServerState::NotStarted, None) };
         let failure = || {
             let failure = view.last_failure.as_ref()?;
@@ -546,7 +565,8 @@ impl ServerStatus {
                 None => what,
             })
         };
-        let is_empty = snapshot.known(entry.id).is_some_and(|known| known.tools.tools.is_empty());
+        let is_empty =
+            snapshot.known(entry.definition).is_some_and(|known| known.tools.tools.is_empty());
         let is_silent = |peer: &Arc<Peer>| peer.capabilities.is_object() && !peer.can("tools");
         let silent = is_empty && self.peer.as_ref().is_some_and(is_silent);
         let listing = listing.or_else(|| silent.then(|| NO_TOOLS.to_owned()));
@@ -611,7 +631,7 @@ fn line<'a>(
     snapshot: &'a Snapshot,
     about: Option<&'a str>,
 ) -> ServerLine<'a> {
-    let known = snapshot.known(entry.id);
+    let known = snapshot.known(entry.definition);
     ServerLine {
         name: &entry.name,
         origin: entry.config.origin.as_str(),
@@ -700,7 +720,7 @@ fn not_listed(
 
 /// A sentence about the tools that were skipped in a list of these servers; of several, with the server's name.
 fn skipped(searched: &[Entry], snapshot: &Snapshot) -> Option<String> {
-    let of = |entry: &Entry| snapshot.known(entry.id)?.tools.left_out();
+    let of = |entry: &Entry| snapshot.known(entry.definition)?.tools.left_out();
     if let [entry] = searched {
         return of(entry);
     }

@@ -232,7 +232,7 @@ impl View {
         spare.map_err(|reason| no_files(&reason))?;
         let script = parse(&script_request.source).await?;
         let host = Arc::new(ScriptHost::new(self, progress, transcript));
-        let _permit = self.surface.code.script_queue.acquire(self.principal).await;
+        let _permit = self.surface.code.script_queue.acquire(self.sharer()).await;
         let servers = self.servers();
         let enabled: Vec<&Entry> =
             servers.iter().filter(|entry| entry.config.is_enabled()).collect();
@@ -263,12 +263,20 @@ impl View {
         Ok(FinishedScript { outcome, is_valueless: script.ending == Ending::Nothing, unmet })
     }
 
+    /// How much of a script's output is shown: all of it in a shell, which has no later call to read the rest with.
+    fn shown_log_bytes(&self) -> usize {
+        match self.audience {
+            Audience::Shell => usize::MAX,
+            _ => self.surface.code.shown_log_bytes(),
+        }
+    }
+
     /// What a script logged and called, as far as it is shown.
     pub(super) fn output(&self, outcome: &ScriptOutcome) -> (execution::Logs, Vec<CallTally>) {
         let logs = execution::logs(
             outcome.logs.iter().map(|line| (level(line.level), line.text.as_str())),
             Gap { bytes: outcome.logs_dropped, after: outcome.logs_before_drop },
-            self.surface.code.shown_log_bytes(),
+            self.shown_log_bytes(),
         );
         // By the names that the script used first: there are few, and many calls.
         let mut written: Vec<(&str, &str, String)> = Vec::new();

@@ -62,7 +62,7 @@ impl View {
             .iter()
             .map(|entry| Listed {
                 server: &entry.name,
-                tools: snapshot.known(entry.id).map(|known| &*known.tools),
+                tools: snapshot.known(entry.definition).map(|known| &*known.tools),
             })
             .collect();
         match names::tool(tool, &listed) {
@@ -85,19 +85,19 @@ impl View {
         written: &str,
     ) -> Result<Arc<str>, Box<ErrorObject>> {
         let whole = self.surface.catalog.snapshot();
-        let Some(known) = whole.known(entry.id) else {
+        let Some(known) = whole.known(entry.definition) else {
             let unknown = Listed { server: &entry.name, tools: None };
             return Ok(names::within(written, unknown).tool_or(written).into());
         };
         // A tool that is called so is meant, whether or not it may be called; that is told by whoever checks it.
         if known.tool(written).is_some()
             || entry.config.tools.denies(written)
-            || self.surface.catalog.is_blocked(entry.id, written)
+            || self.surface.catalog.is_blocked(entry.definition, written)
         {
             return Ok(written.into());
         }
         let snapshot = self.snapshot();
-        let tools = snapshot.known(entry.id).map(|known| &*known.tools);
+        let tools = snapshot.known(entry.definition).map(|known| &*known.tools);
         match names::within(written, Listed { server: &entry.name, tools }) {
             Meant::Tool { tool, .. } => Ok(tool.into()),
             Meant::Several(ids) => {
@@ -148,7 +148,7 @@ impl View {
     /// The ids of all tools of that name, as far as tools are known.
     pub fn owners(&self, tool: &str) -> Vec<String> {
         let (servers, snapshot) = (self.servers(), self.snapshot());
-        let has = |entry: &&Entry| snapshot.known(entry.id)?.tool(tool).map(|_| ());
+        let has = |entry: &&Entry| snapshot.known(entry.definition)?.tool(tool).map(|_| ());
         let owners = servers.iter().filter(|entry| has(entry).is_some());
         owners.map(|entry| format!("{}:{tool}", entry.name)).collect()
     }
@@ -239,7 +239,7 @@ pub(super) fn nearest_ids<'a>(
     snapshot: &Snapshot,
 ) -> Vec<String> {
     let ids: Vec<String> = servers
-        .filter_map(|entry| Some((entry, snapshot.known(entry.id)?)))
+        .filter_map(|entry| Some((entry, snapshot.known(entry.definition)?)))
         .flat_map(|(entry, known)| {
             known.tools.tools.iter().map(move |tool| format!("{}:{}", entry.name, tool.name))
         })

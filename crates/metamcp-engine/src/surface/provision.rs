@@ -82,7 +82,7 @@ impl View {
             }
         }
         // Checked anew each time: servers come and go while a person decides.
-        let taken = |name: &str| self.surface.router.servers().named(name).is_some();
+        let taken = |name: &str| self.context().member(name).is_some();
         let found = self.surface.provisioner.find(&request.intent, &taken).await;
         if found.plans.is_empty() {
             return nothing(request, &found);
@@ -252,12 +252,12 @@ impl View {
         };
         let snapshot = self.surface.catalog.snapshot();
         let against = entry.config.state.against();
-        let hits: Vec<Hit> = match snapshot.known(entry.id).filter(|_| against.is_none()) {
+        let hits: Vec<Hit> = match snapshot.known(entry.definition).filter(|_| against.is_none()) {
             Some(known) => Hit::all_of(&entry.name, &known.tools),
             None => {
                 let why = against.map_or_else(
                     || {
-                        let failure = snapshot.failure(entry.id).map(ToString::to_string);
+                        let failure = snapshot.failure(entry.definition).map(ToString::to_string);
                         failure
                             .or_else(|| self.trouble(&entry))
                             .unwrap_or_else(|| UNLISTED.to_owned())

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use metamcp_surface::excerpt::{self, Part};
 use metamcp_tools::names;
 use metamcp_types::nearest::nearest;
+use metamcp_types::next::Audience;
 use metamcp_types::text;
 use serde_json::{Map, Value, json};
 
@@ -61,7 +62,7 @@ impl View {
 
     /// Stores results that are too long to show and shortens them, unless there is no limit.
     pub(super) fn result_shortener(&self) -> Option<ResultMapper> {
-        let limit = self.surface.options.result_chars;
+        let limit = self.result_chars();
         if limit == 0 {
             return None;
         }
@@ -77,9 +78,18 @@ impl View {
         Some(shortener.cheap_up_to(limit))
     }
 
+    /// Longest result that is shown whole, in characters; zero for no limit. A command in a shell has no later call that
+    /// could fetch the rest.
+    pub(super) fn result_chars(&self) -> usize {
+        match self.audience {
+            Audience::Shell => 0,
+            _ => self.surface.options.result_chars,
+        }
+    }
+
     /// The longest text that is shown whole.
     pub(super) fn shown_chars(&self) -> usize {
-        match self.surface.options.result_chars {
+        match self.result_chars() {
             0 => usize::MAX,
             limit => limit,
         }
@@ -87,7 +97,7 @@ impl View {
 
     /// Whether a result is too long to show. For most the length of the JSON decides.
     pub(super) fn is_too_long(&self, result: &[u8]) -> bool {
-        let limit = self.surface.options.result_chars;
+        let limit = self.result_chars();
         limit > 0 && result.len() > limit && excerpt::text_chars(result) > limit
     }
 }

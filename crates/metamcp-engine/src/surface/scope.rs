@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use metamcp_calls::fair_share::Sharer;
 use metamcp_config::config::Toolset;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::OnceCell;
@@ -46,7 +47,7 @@ impl Default for Scope {
 impl View {
     /// The servers this view has, in the order of the file.
     pub(crate) fn servers(&self) -> Arc<Servers> {
-        let servers = self.surface.router.servers();
+        let servers = self.seat.servers();
         match &self.scope {
             None => servers,
             Some(scope) => {
@@ -60,7 +61,14 @@ impl View {
         let is_in = |entry: &Entry| {
             self.scope.as_ref().is_none_or(|scope| scope.toolset.has_server(&entry.config))
         };
-        self.surface.server(name).filter(is_in)
+        self.any_server(name).filter(is_in)
+    }
+
+    /// The same, whether or not it is in the scope.
+    pub(crate) fn any_server(&self, name: &str) -> Option<Entry> {
+        let servers = self.seat.servers();
+        let found = servers.named(name);
+        found.or_else(|| servers.named(metamcp_surface::discover::without_alias(name)?)).cloned()
     }
 
     /// Whether a server is in this view as a whole, not with some of its tools.
@@ -77,8 +85,11 @@ impl View {
             if let Some(current) = before.as_ref().filter(|narrowed| narrowed.is_of(&whole)) {
                 return Arc::clone(&current.part);
             }
-            let servers: Vec<_> =
-                self.servers().iter().map(|entry| (entry.id, Arc::clone(&entry.config))).collect();
+            let servers: Vec<_> = self
+                .servers()
+                .iter()
+                .map(|entry| (entry.definition, Arc::clone(&entry.config)))
+                .collect();
             let keep = |config: &_, tool: &str| scope.toolset.has_tool(config, tool);
             // Computed without the lock: a call must not wait for a search that computes the same.
             let next = Narrowed::of(&whole, &servers, keep, before.as_ref());
@@ -124,7 +135,17 @@ impl View {
     /// Whose stored results this view writes and reads.
     pub(crate) fn owner(&self) -> Owner {
         let toolset = self.scope.as_ref().map(|scope| Arc::clone(&scope.name));
-        Owner { toolset, principal: self.principal }
+        Owner { toolset, principal: self.principal, session: self.seat.session }
+    }
+
+    /// Whose share of what all sessions use it takes from.
+    pub(crate) fn sharer(&self) -> Sharer {
+        Sharer { principal: self.principal, session: self.seat.session }
+    }
+
+    /// The session that sees it has ended.
+    pub fn session_ended(&self) {
+        self.surface.results.end_session(self.principal, self.seat.session);
     }
 
     /// What binds a cursor to this view.

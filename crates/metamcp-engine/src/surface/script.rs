@@ -285,7 +285,7 @@ impl View {
     /// The tool a script means by a name: as listed, or the one tool whose name reads so as an identifier.
     pub(super) fn tool_meant(&self, server: &str, written: &str) -> String {
         let snapshot = self.snapshot();
-        let known = self.server(server).and_then(|entry| snapshot.known(entry.id));
+        let known = self.server(server).and_then(|entry| snapshot.known(entry.definition));
         let meant = known.and_then(|known| {
             let names = known.tools.tools.iter().map(|tool| &*tool.name);
             declarations::resolve_tool(written, names).map(str::to_owned)
@@ -311,7 +311,7 @@ impl View {
         only: Option<&str>,
         bound: usize,
     ) -> String {
-        let Some(known) = snapshot.known(entry.id) else { return String::new() };
+        let Some(known) = snapshot.known(entry.definition) else { return String::new() };
         let identifier = declarations::identifier(&entry.name);
         let is_meant = |tool: &&Tool| only.is_none_or(|only| *tool.name == *only);
         let meant: Vec<&Tool> = known.tools.tools.iter().filter(is_meant).collect();

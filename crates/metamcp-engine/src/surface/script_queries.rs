@@ -152,10 +152,10 @@ async fn known(view: &View, name: &str) -> Result<Entry, CallError> {
     view.surface.catalog.loaded().await;
     let name = text::start(name, MAX_LOOKUP);
     let entry = view.server_meant(name).map_err(|error| refused(view, &error))?;
-    if view.snapshot().known(entry.id).is_none() {
+    if view.snapshot().known(entry.definition).is_none() {
         view.listed(&entry).await.map_err(|error| refused(view, &error))?;
     }
-    if view.snapshot().known(entry.id).is_none() {
+    if view.snapshot().known(entry.definition).is_none() {
         let message =
             format!("the tools of {} are not known: {}", entry.name, view.absence(&entry));
         let error = ErrorObject::new(Code::ServerUnavailable, message).at(&entry.name, None);
@@ -211,7 +211,7 @@ pub(super) async fn types(view: &View, params: &Value) -> Result<String, CallErr
 fn listed_tool(view: &View, entry: &Entry, written: &str) -> Result<String, CallError> {
     let meant = view.tool_meant(&entry.name, written);
     let snapshot = view.snapshot();
-    let known = snapshot.known(entry.id);
+    let known = snapshot.known(entry.definition);
     if known.is_some_and(|known| known.tool(&meant).is_some()) {
         return Ok(meant);
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use metamcp_calls::fair_share::{FairShare, Ticket};
+use metamcp_calls::fair_share::{FairShare, Sharer, Ticket};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
@@ -21,7 +21,7 @@ struct Queue {
 #[derive(Debug)]
 pub(super) struct ScriptPermit {
     script_queue: Arc<ScriptQueue>,
-    principal: u64,
+    who: Sharer,
     ticket: Option<Ticket>,
 }
 
@@ -33,12 +33,12 @@ impl ScriptQueue {
         })))
     }
 
-    /// Waits until this principal may run a script.
-    pub(super) async fn acquire(self: &Arc<ScriptQueue>, principal: u64) -> ScriptPermit {
-        let mut permit = ScriptPermit { script_queue: Arc::clone(self), principal, ticket: None };
+    /// Waits until this session may run a script.
+    pub(super) async fn acquire(self: &Arc<ScriptQueue>, who: Sharer) -> ScriptPermit {
+        let mut permit = ScriptPermit { script_queue: Arc::clone(self), who, ticket: None };
         let granted = {
             let mut queue = self.lock();
-            queue.fair_share.ask(principal).err().map(|ticket| {
+            queue.fair_share.ask(who).err().map(|ticket| {
                 let (grant, granted) = oneshot::channel();
                 queue.waiting.insert(ticket, grant);
                 permit.ticket = Some(ticket);
@@ -61,12 +61,12 @@ impl Drop for ScriptPermit {
     fn drop(&mut self) {
         let mut queue = self.script_queue.lock();
         if let Some(ticket) = self.ticket
-            && queue.fair_share.gave_up(self.principal, ticket)
+            && queue.fair_share.gave_up(self.who, ticket)
         {
             queue.waiting.remove(&ticket);
             return;
         }
-        for next in queue.fair_share.done(self.principal) {
+        for next in queue.fair_share.done(self.who) {
             if let Some(grant) = queue.waiting.remove(&next) {
                 // A permit dropped at this moment passes its turn on.
                 grant.send(()).ok();
@@ -83,8 +83,9 @@ mod tests {
 
     use super::*;
 
-    const ANN: u64 = 1;
-    const BOB: u64 = 2;
+    /// Two clients of one user.
+    const ANN: Sharer = Sharer { principal: 0, session: 1 };
+    const BOB: Sharer = Sharer { principal: 0, session: 2 };
 
     #[test]
     fn a_turn_that_is_given_up_goes_to_the_next() {
@@ -99,7 +100,7 @@ mod tests {
         for waits in [&mut second, &mut third, &mut fourth] {
             assert!(waits.as_mut().poll(&mut context).is_pending());
         }
-        // While four of one principal are there, another begins at once.
+        // While four of one client are there, another begins at once.
         assert!(pin!(script_queue.acquire(BOB)).poll(&mut context).is_ready());
         drop(second);
         drop(first);

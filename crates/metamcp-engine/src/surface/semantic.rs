@@ -16,7 +16,7 @@ use super::View;
 use crate::catalog::Snapshot;
 use crate::clock;
 use crate::compute;
-use crate::env;
+use crate::env::Variables;
 use crate::task;
 use crate::vectors::{Document, Endpoint, Local, VOYAGE_KEY, Vectors};
 
@@ -353,17 +353,17 @@ pub fn configured(
     embedding: &EmbeddingSettings,
     home: &std::path::Path,
     clock: crate::clock::Clock,
+    variables: &Variables,
+    local: impl FnOnce() -> Arc<Local>,
 ) -> Ranking {
     let api = |endpoint| {
         Some(Embedder::Api(Arc::new(Vectors::new(endpoint, home, clock)), Arc::default()))
     };
     let embedder = match strategy {
         Strategy::Keyword | Strategy::Lexical | Strategy::Bm25 | Strategy::Hybrid => Ok(None),
-        Strategy::Auto | Strategy::Transformer => {
-            Ok(Some(Embedder::Local(Arc::new(Local::new(home)))))
-        }
-        Strategy::HybridVoyage => voyage().map(api),
-        Strategy::Embedding => endpoint(embedding).map(api),
+        Strategy::Auto | Strategy::Transformer => Ok(Some(Embedder::Local(local()))),
+        Strategy::HybridVoyage => voyage(variables).map(api),
+        Strategy::Embedding => endpoint(embedding, variables).map(api),
     };
     let (embedder, unavailable) = match embedder {
         Ok(embedder) => (embedder, None),
@@ -373,23 +373,23 @@ pub fn configured(
 }
 
 /// Voyage's API, or why it cannot be used.
-fn voyage() -> Result<Endpoint, String> {
-    Endpoint::voyage(key(VOYAGE_KEY)?).map_err(|error| error.to_string())
+fn voyage(variables: &Variables) -> Result<Endpoint, String> {
+    Endpoint::voyage(key(VOYAGE_KEY, variables)?).map_err(|error| error.to_string())
 }
 
 /// The API of the settings, or why it cannot be used.
-fn endpoint(embedding: &EmbeddingSettings) -> Result<Endpoint, String> {
+fn endpoint(embedding: &EmbeddingSettings, variables: &Variables) -> Result<Endpoint, String> {
     if embedding.url.is_empty() {
         return Err("search.embeddingUrl is not set".to_owned());
     }
     let key = match embedding.key_env.as_str() {
         "" => None,
-        name => Some(key(name)?),
+        name => Some(key(name, variables)?),
     };
     Endpoint::at(&embedding.url, &embedding.model, key).map_err(|error| error.to_string())
 }
 
-fn key(name: &str) -> Result<Secret, String> {
-    let value = env::var(name).filter(|value| !value.is_empty());
+fn key(name: &str, variables: &Variables) -> Result<Secret, String> {
+    let value = variables.get(name).filter(|value| !value.is_empty());
     Ok(Secret::new(name, value.ok_or_else(|| format!("{name} is not set"))?))
 }

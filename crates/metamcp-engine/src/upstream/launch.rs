@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metamcp_child::ShimCommand;
+use metamcp_config::config::PassEnv;
 use metamcp_config::settings::Settings;
 
 use super::era_cache::EraCache;
@@ -34,6 +35,11 @@ impl Launcher {
     /// The tokens of all logins at remote servers.
     pub fn tokens(&self) -> Arc<Tokens> {
         self.sites.tokens()
+    }
+
+    /// Which variables of a client every server gets.
+    pub fn pass_env(&self) -> &PassEnv {
+        self.processes.pass_env()
     }
 
     /// Waits for a pending authorization at a server, up to `limit`.

@@ -54,8 +54,9 @@ impl Stdio {
         local: &LocalCommand,
         surroundings: &Surroundings<'_>,
     ) -> Result<Stdio, Fact> {
-        let Surroundings { launcher, clock, line_bytes, .. } = surroundings;
-        let Parts { stdin, stdout, handle } = launcher.processes.start(config, local).await?;
+        let Surroundings { launcher, clock, line_bytes, client, .. } = surroundings;
+        let Parts { stdin, stdout, handle } =
+            launcher.processes.start(config, local, *client).await?;
         stream::widen(&stdout);
         let pipes = Mutex::new(Some((stdin, stdout)));
         Ok(Stdio { handle, pipes, clock: *clock, line_bytes: *line_bytes })
@@ -107,6 +108,10 @@ impl Transport for Stdio {
 
     fn activity(&self) -> u64 {
         self.handle.activity()
+    }
+
+    fn pid(&self) -> Option<u32> {
+        Some(self.handle.pid()).filter(|pid| *pid != 0)
     }
 
     fn stderr(&self) -> StderrTail {

@@ -66,6 +66,11 @@ pub trait Transport: fmt::Debug + Send + Sync {
         0
     }
 
+    /// Its process, where it has one.
+    fn pid(&self) -> Option<u32> {
+        None
+    }
+
     fn stderr(&self) -> StderrTail {
         StderrTail::default()
     }
@@ -82,6 +87,8 @@ pub struct Surroundings<'a> {
     pub clock: Clock,
     pub line_bytes: usize,
     pub mirrors: Mirrors,
+    /// Whose folder and variables a local server gets, if not the gateway's own.
+    pub client: Option<&'a crate::env::Surroundings>,
 }
 
 /// Starts the server or connects to it, over the transport that its configuration names. The only place that knows all of

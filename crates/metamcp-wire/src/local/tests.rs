@@ -18,6 +18,7 @@ fn a_hello_reads_as_it_was_written() {
     let command = CommandLine {
         args: vec!["call".into(), "git:status".into()],
         stdin: Some(b"\0\xff".to_vec()),
+        files: vec![("a \"b\".md".into(), b"\xfe".to_vec()), ("/dev/fd/63".into(), Vec::new())],
         terminal: Terminal { stdout: true, stderr: false, width: 80 },
     };
     let kinds = [

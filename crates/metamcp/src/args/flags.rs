@@ -12,7 +12,7 @@ const FOR_SERVING: &[&str] =
 /// Commands that read no configuration, and `config`, which only groups others.
 const NO_CONFIG: &[&str] = &["demo", "completions", "schema", "docs", "config", "version"];
 /// Shown in the help of every other subcommand.
-const EVERYWHERE: &[&str] = &["config", "home", "log-level"];
+const EVERYWHERE: &[&str] = &["config", "home", "daemon", "log-level"];
 
 /// The settings given on the command line.
 #[derive(Debug, Clone, Default)]

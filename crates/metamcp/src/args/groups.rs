@@ -13,6 +13,7 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
         ],
     ),
     ("Servers and tools", &["list", "tools", "get", "search", "call", "run"]),
+    ("The daemon", &["status", "daemon", "service"]),
     ("Installed by metamcp", &["approve", "provisioned", "registry"]),
     ("When something is wrong", &["doctor", "config"]),
     ("Search", &["model", "forget", "eval"]),

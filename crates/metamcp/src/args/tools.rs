@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 
 pub(super) const LIST_HELP: &str = "\
-It starts no server and does not contact running gateways: `enabled` means that a server may be used, not that it runs.
+It starts no server. While a daemon runs, the state is that of its servers; otherwise `enabled` means that a server may be \
+used.
 
 Examples:
   metamcp list               every server, its state and how many tools it has
   metamcp list github        the tools of one server
+  metamcp list --why         who shares each server's processes, and why
   metamcp list --json        the same for scripts";
 
 pub(super) const TOOLS_HELP: &str = "\
@@ -83,6 +85,9 @@ pub(crate) struct ListArgs {
     /// Only this server, with its tools
     #[arg(value_name = "SERVER")]
     pub(crate) server: Option<String>,
+    /// Who shares the processes of each server, and why
+    #[arg(long)]
+    pub(crate) why: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

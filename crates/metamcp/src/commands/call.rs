@@ -5,7 +5,7 @@
 
 mod pairs;
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 
 use anyhow::Context;
 use metamcp_config::settings::ToolSurface;
@@ -22,7 +22,7 @@ use self::pairs::Pairs;
 use super::{gateway, list};
 use crate::args::CallArgs;
 use crate::exit::{Exit, OrMisuse, misuse};
-use crate::render;
+use crate::{console, render};
 
 pub(crate) fn run(loaded: &Loaded, args: &CallArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let given = arguments(args.arguments.as_deref().unwrap_or("{}"))?;
@@ -51,10 +51,18 @@ pub(crate) fn run(loaded: &Loaded, args: &CallArgs, out: &mut dyn Write) -> anyh
     show(&result, args.json, out)
 }
 
+/// Reads what a call takes from files and stdin, so that it can be handed on.
+pub(crate) fn read_inputs(args: &CallArgs) -> anyhow::Result<()> {
+    if args.arguments.as_deref() == Some("-") {
+        console::read_stdin()?;
+    }
+    Pairs::read(&args.pairs).map(drop)
+}
+
 /// Resolves a bare tool name to an id with its server. A name that is ambiguous, or unknown and close to none, is
 /// returned unchanged: the call then reports why.
 async fn whole_id(gateway: &Gateway, tool: &str) -> anyhow::Result<String> {
-    let servers = gateway.router.servers();
+    let servers = gateway.servers();
     if tool.contains(':') || tool.starts_with('@') || servers.named(tool).is_some() {
         return Ok(tool.to_owned());
     }
@@ -74,7 +82,7 @@ async fn whole_id(gateway: &Gateway, tool: &str) -> anyhow::Result<String> {
     let snapshot = gateway.catalog.snapshot();
     let known: Vec<String> = servers
         .iter()
-        .filter_map(|entry| snapshot.known(entry.id))
+        .filter_map(|entry| snapshot.known(entry.definition))
         .flat_map(|known| known.tools.tools.iter())
         .map(|tool| tool.name.to_string())
         .collect();
@@ -100,8 +108,7 @@ async fn takes(gateway: &Gateway, id: &str) -> Option<(String, Value)> {
 fn arguments(given: &str) -> anyhow::Result<Map<String, Value>> {
     let mut text = given.to_owned();
     if given == "-" {
-        text.clear();
-        io::stdin().read_to_string(&mut text).context("cannot read the arguments from stdin")?;
+        text = console::read_stdin().context("cannot read the arguments from stdin")?;
     }
     let value: Value = serde_json::from_str(&text).context("--args is not JSON").or_misuse()?;
     let Value::Object(arguments) = value else {
@@ -129,7 +136,7 @@ pub(crate) fn show(result: &Value, json: bool, out: &mut dyn Write) -> anyhow::R
     let is_ours =
         result["isError"] == true && Code::ALL.iter().any(|(known, _)| known.word() == code);
     if is_ours && !json {
-        failure(&mut anstream::stderr(), &result["structuredContent"])?;
+        failure(&mut console::stderr(), &result["structuredContent"])?;
     } else if json {
         writeln!(out, "{result:#}")?;
     } else {

@@ -16,6 +16,7 @@ use metamcp_config::clients::CLIENTS;
 
 use self::completion_source::CompletionSource;
 use crate::args::{self, CompletionsArgs, Shell};
+use crate::console;
 use crate::exit::Exit;
 
 /// The variable that marks a call from a completion script. Its value is the shell.
@@ -48,7 +49,7 @@ pub(crate) fn answer(
     }
     let last = words.len().saturating_sub(1);
     let is_flag = words.get(last).is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"));
-    let folder = std::env::current_dir().ok();
+    let folder = console::folder().ok();
     let mut all = complete(&mut command, words, last, folder.as_deref())?;
     // Flags are offered only after a `-`, or where there is nothing else.
     let looks_like_flag =

@@ -19,7 +19,7 @@ use super::servers;
 use crate::args::EditArgs;
 use crate::exit::Exit;
 use crate::render::visible;
-use crate::{env, prompt, render};
+use crate::{console, env, prompt, render};
 
 /// The initial draft where there is no file yet.
 const EMPTY: &str = "{\n  \"mcpServers\": {\n  }\n}\n";
@@ -66,18 +66,18 @@ pub(crate) fn run(
                     .iter()
                     .map(|warning| Remark::of_file(&path, warning))
                     .collect();
-                render::remarks(&mut anstream::stderr(), &remarks)?;
+                render::remarks(&mut console::stderr(), &remarks)?;
                 return told(args, &path, true, out);
             }
             Err(error) => {
-                render::problems(&mut anstream::stderr(), &path, &error)?;
+                render::problems(&mut console::stderr(), &path, &error)?;
                 let again = prompt::is_there()
                     && !args.json
                     && prompt::agrees_unless_no(out, "Edit it again?")?;
                 if !again {
                     let (path, draft) = (path.display(), draft.path.display());
                     let words = format!("Nothing was changed in {path}. Your text is in {draft}.");
-                    writeln!(anstream::stderr(), "{}", visible(&words))?;
+                    writeln!(console::stderr(), "{}", visible(&words))?;
                     return Ok(Exit::Config);
                 }
             }

@@ -1,5 +1,7 @@
-//! A gateway for the duration of one command: the same core as `serve`, without a client.
+//! The gateway of one command: its own, the same core as `serve` without a client; inside the daemon, that of the
+//! command's context, whose servers are shared and stay.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +16,9 @@ use metamcp_engine::{rlimits, telemetry};
 use metamcp_surface::discover::DiscoverRequest;
 use metamcp_types::next::Audience;
 use serde_json::Value;
+use tokio::runtime::Handle;
 
+use crate::console;
 use crate::exit::misuse;
 use crate::progress::Progress;
 
@@ -22,21 +26,21 @@ use crate::progress::Progress;
 /// first. A model gets its response within the budget of `mcp_discover`.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Runs `work` on a gateway, then stops every server it started.
+/// Runs `work` on a gateway, then stops every server it started; inside the daemon none: other sessions use them, and
+/// the next command finds them warm.
 pub(crate) fn with<T>(loaded: &Loaded, work: impl AsyncFnOnce(&Gateway) -> T) -> anyhow::Result<T> {
+    if let Some((runtime, gateway)) = console::gateway() {
+        return shared(&runtime, &gateway, work);
+    }
     telemetry::start(log_level(loaded));
     let shim = ShimCommand::this_binary(crate::SHIM_ARGUMENT)
         .context("the path of this program is not known")?;
-    let mut config = loaded.config.clone();
-    // There is no later call that could fetch a stored result.
-    config.settings.limits.result_chars = 0;
     rlimits::prepare().map_err(anyhow::Error::msg)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(async {
         rlimits::survive_large_files();
-        let mut gateway =
-            Gateway::start(&config, shim, crate::worker(&loaded.config.settings.code));
-        gateway.view.audience = Audience::Shell;
+        let worker = crate::worker(&loaded.config.settings.code);
+        let gateway = Gateway::start(&loaded.config, shim, worker).for_shell();
         gateway.view.surface.project.send_replace(loaded.project.clone().map(Arc::new));
         let progress = Progress::begin();
         let done = tokio::select! {
@@ -52,6 +56,25 @@ pub(crate) fn with<T>(loaded: &Loaded, work: impl AsyncFnOnce(&Gateway) -> T) ->
     });
     runtime.shutdown_background();
     Ok(done)
+}
+
+/// Runs `work` on the gateway of the daemon, from a thread of its own. What it spawns lives on the daemon's runtime.
+fn shared<T>(
+    runtime: &Handle,
+    gateway: &Gateway,
+    work: impl AsyncFnOnce(&Gateway) -> T,
+) -> anyhow::Result<T> {
+    let gateway = gateway.for_shell();
+    runtime.block_on(async {
+        tokio::select! {
+            biased;
+            done = work(&gateway) => Ok(done),
+            () = console::abandoned() => {
+                // Nobody reads this; whoever waited closed the connection.
+                Err(io::Error::from(io::ErrorKind::BrokenPipe).into())
+            }
+        }
+    })
 }
 
 /// Server failures are part of the output; the log repeats them only if a log level was set.

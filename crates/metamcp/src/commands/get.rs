@@ -3,22 +3,27 @@
 use std::ffi::OsString;
 use std::io::Write;
 
+use metamcp_calls::lifecycle::State;
+use metamcp_calls::pool::ServerId;
 use metamcp_child::environment;
 use metamcp_config::config::{
     Lifecycle, LocalCommand, PassEnv, RemoteEndpoint, ServerConfig, ServerOrigin, ServerState,
 };
+use metamcp_config::scope::Scope;
 use metamcp_engine::catalog::schema_cache::SchemaCache;
 use metamcp_engine::clock::unix_millis;
 use metamcp_engine::config::Loaded;
 use metamcp_engine::provision;
+use metamcp_engine::router::Instance;
 use metamcp_types::nearest::nearest;
 use metamcp_types::next::quoted;
 use metamcp_types::secret::{Secret, shown};
 use metamcp_types::text;
 use serde_json::json;
 
-use super::config;
+use super::{config, gateway};
 use crate::args::GetArgs;
+use crate::console;
 use crate::exit::{Exit, misuse};
 use crate::render::{self, BOLD, GREEN, YELLOW, styled, visible};
 use crate::terminal;
@@ -34,6 +39,7 @@ pub(crate) fn run(loaded: &Loaded, args: &GetArgs, out: &mut dyn Write) -> anyho
         .and_then(metamcp_engine::catalog::schema_cache::Lookup::found)
         .map(|header| header.tools);
     let global = PassEnv::from_text(&loaded.config.settings.pass_env);
+    let running = running(loaded, &server.name)?;
     if args.json {
         let mut told = config::server_json(&server);
         told["from"] = json!(from);
@@ -41,12 +47,15 @@ pub(crate) fn run(loaded: &Loaded, args: &GetArgs, out: &mut dyn Write) -> anyho
         told["timeoutMs"] = json!(server.timeout.map(|limit| limit.as_millis()));
         told["idleTimeoutMs"] = json!(server.idle_timeout.map(|limit| limit.as_millis()));
         told["maxInFlight"] = json!(server.max_in_flight);
+        told["share"] = json!(server.share.map(Scope::as_str));
+        told["instances"] = json!(server.instances);
         told["exclusive"] = json!(server.exclusive);
         told["tags"] = json!(server.tags);
         told["allowedTools"] = json!(server.tools.allow.as_ref().map(|all| patterns(all)));
         told["deniedTools"] = json!(patterns(&server.tools.deny));
         told["sandboxed"] = json!(server.sandbox_policy.is_some());
         told["toolsKnown"] = json!(known);
+        told["running"] = json!(running);
         writeln!(out, "{told:#}")?;
         return Ok(Exit::Success);
     }
@@ -60,8 +69,35 @@ pub(crate) fn run(loaded: &Loaded, args: &GetArgs, out: &mut dyn Write) -> anyho
         }
     };
     writeln!(out, "{}  {state}", styled(BOLD, &visible(&server.name)))?;
-    render::facts(out, &facts(&server, &from, known, &global), terminal::width())?;
+    let mut rows = facts(&server, &from, known, &global);
+    rows.extend(running.map(|count| ("running", in_words(count))));
+    render::facts(out, &rows, terminal::width())?;
     Ok(Exit::Success)
+}
+
+/// How many processes or connections of the server the daemon has; `None` for a command that is not in it.
+fn running(loaded: &Loaded, name: &str) -> anyhow::Result<Option<usize>> {
+    if !console::is_remote() {
+        return Ok(None);
+    }
+    let count = gateway::with(loaded, async |gateway| {
+        let definition = gateway.context.member(name)?.id;
+        let runs = |(id, one): &(ServerId, Instance)| {
+            let state = gateway.router.view(*id).and_then(|view| view.state);
+            let is_up = matches!(state, Some(State::Connecting | State::Active { .. } | State::Idle));
+            one.definition.id == definition && is_up
+        };
+        Some(gateway.router.instances().iter().filter(|one| runs(one)).count())
+    })?;
+    Ok(Some(count.unwrap_or_default()))
+}
+
+fn in_words(running: usize) -> String {
+    match running {
+        0 => "no".to_owned(),
+        1 => "yes".to_owned(),
+        count => format!("{count} instances; `metamcp status` shows for whom"),
+    }
 }
 
 /// The server and the file or store it comes from.
@@ -156,6 +192,12 @@ fn facts(
     } else if let Some(most) = server.max_in_flight {
         rows.push(("calls", format!("at most {most} at once")));
     }
+    if let Some(share) = server.share {
+        rows.push(("share", share.as_str().to_owned()));
+    }
+    if server.instances > 1 {
+        rows.push(("instances", format!("at most {}", server.instances)));
+    }
     if let Some(sandbox_policy) = &server.sandbox_policy {
         let open: Vec<String> =
             sandbox_policy.writes.iter().map(|path| path.display().to_string()).collect();
@@ -178,7 +220,7 @@ fn inherited(server: &ServerConfig, global: &PassEnv) -> Vec<String> {
     let home = server.sandbox_policy.as_ref().map(|sandbox_policy| sandbox_policy.home.as_path());
     let pass = server.pass_env.with(global);
     let all: Vec<(OsString, OsString)> =
-        environment::for_server(std::env::vars_os(), &[], &pass, home);
+        environment::for_server(crate::env::all(), &[], &pass, home);
     let names = all.into_iter().map(|(name, _)| visible(&name.to_string_lossy()));
     names.filter(|name| !env.iter().any(|(own, _)| own == name)).collect()
 }

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use self::choose::Chosen;
 pub(crate) use self::plan::lacking;
 use self::plan::{FileAction, MoveChoice, MoveChoices, Plan, Step};
+pub(crate) use self::program::{doubt, own_program};
 pub(crate) use self::record::undo;
 use self::record::{Note, Record};
 use super::import::{self, ImportStatus};

@@ -6,11 +6,13 @@
 mod screen;
 
 use std::io::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
 use metamcp_engine::clock;
 use metamcp_engine::config::Loaded;
 use metamcp_engine::gateway::Gateway;
+use metamcp_engine::router::Definition;
 use metamcp_engine::surface::discover::Why;
 use metamcp_engine::task;
 use metamcp_search::search::{
@@ -23,9 +25,12 @@ use serde_json::{Value, json};
 use super::{call, gateway};
 use crate::args::{ListArgs, SearchArgs, ToolsArgs};
 use crate::exit::{Exit, misuse};
-use crate::{render, terminal};
+use crate::{console, render, terminal};
 
 pub(crate) fn run(loaded: &Loaded, args: &ListArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    if args.why {
+        return scopes(loaded, args, out);
+    }
     // No paging: a person would need to know how to get the next page.
     let request = DiscoverRequest {
         server: args.server.clone(),
@@ -33,6 +38,52 @@ pub(crate) fn run(loaded: &Loaded, args: &ListArgs, out: &mut dyn Write) -> anyh
         ..DiscoverRequest::default()
     };
     discover(loaded, request, args.json, out)
+}
+
+/// Who shares the processes of each server, and why.
+fn scopes(loaded: &Loaded, args: &ListArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let all = gateway::with(loaded, async |gateway| {
+        // What a server said of itself, and its tools, may decide.
+        gateway.catalog.loaded().await;
+        let members = gateway.context.members();
+        let told = |one: &Arc<Definition>| {
+            let (scope, why) = gateway.context.scope_of(one);
+            (one.name.to_string(), scope.as_str(), why.to_string())
+        };
+        members.iter().map(told).collect::<Vec<_>>()
+    })?;
+    if let Some(name) = args.server.as_ref()
+        && !all.iter().any(|(known, _, _)| known == name)
+    {
+        let near = nearest(name, all.iter().map(|(known, _, _)| known.as_str()), 1);
+        return Err(no_server(name, near.first().copied()));
+    }
+    let is_wanted = |name: &str| args.server.as_ref().is_none_or(|wanted| wanted == name);
+    let chosen = all.iter().filter(|(name, _, _)| is_wanted(name));
+    if args.json {
+        let servers: Vec<Value> = chosen
+            .map(|(name, scope, why)| {
+                // The sentence begins with the scope, which has a member of its own here.
+                let why = why.split_once(": ").map_or(why.as_str(), |(_, why)| why);
+                json!({ "name": name, "scope": scope, "why": why })
+            })
+            .collect();
+        writeln!(out, "{:#}", json!({ "servers": servers }))?;
+        return Ok(Exit::Success);
+    }
+    let rows: Vec<(&str, String)> =
+        chosen.map(|(name, _, why)| (name.as_str(), render::visible(why))).collect();
+    render::facts(out, &rows, terminal::width())?;
+    Ok(Exit::Success)
+}
+
+fn no_server(name: &str, near: Option<&str>) -> anyhow::Error {
+    let near = near.map(|near| format!("; did you mean `{}`?", render::visible(near)));
+    misuse(format!(
+        "there is no server `{}`{}",
+        render::visible(name),
+        near.unwrap_or_else(|| "; `metamcp list` lists the servers".to_owned())
+    ))
 }
 
 pub(crate) fn tools(
@@ -57,15 +108,10 @@ pub(crate) fn tools(
         |name: &str| args.servers.is_empty() || args.servers.iter().any(|it| it == name);
     let found = gateway::with(loaded, async |gateway| {
         for name in &args.servers {
-            if gateway.router.servers().named(name).is_none() {
-                let known = gateway.router.servers();
+            if gateway.servers().named(name).is_none() {
+                let known = gateway.servers();
                 let near = nearest(name, known.iter().map(|entry| &*entry.name), 1);
-                let near = near.first().map(|near| format!("; did you mean `{near}`?"));
-                return Err(misuse(format!(
-                    "there is no server `{}`{}",
-                    render::visible(name),
-                    near.unwrap_or_else(|| "; `metamcp list` lists the servers".to_owned())
-                )));
+                return Err(no_server(name, near.first().copied()));
             }
         }
         first_lists(gateway, &is_wanted).await;
@@ -229,7 +275,7 @@ fn discover(
             Some(_) if !has("tools") => writeln!(out, "{}", found.text.trim_end())?,
             Some(_) => screen::hits(out, &found, width)?,
             None if asked.server.is_some() => screen::tools(out, &found.json, Some(width))?,
-            None => screen::servers(out, &found.json, width)?,
+            None => screen::servers(out, &found.json, width, console::is_remote())?,
         }
     } else {
         writeln!(out, "{}", found.text.trim_end())?;
@@ -253,11 +299,11 @@ const NEXT_LIST: Duration = Duration::from_secs(3);
 /// Waits for the wanted servers that have never listed their tools.
 pub(super) async fn first_lists(gateway: &Gateway, is_wanted: &dyn Fn(&str) -> bool) {
     gateway.catalog.loaded().await;
-    let (servers, snapshot) = (gateway.router.servers(), gateway.catalog.snapshot());
+    let (servers, snapshot) = (gateway.servers(), gateway.catalog.snapshot());
     let wanted =
         || servers.iter().filter(|entry| entry.config.is_enabled() && is_wanted(&entry.name));
     let (done, mut finished) = tokio::sync::mpsc::channel(servers.iter().count().max(1));
-    for entry in wanted().filter(|entry| snapshot.known(entry.id).is_none()) {
+    for entry in wanted().filter(|entry| snapshot.known(entry.definition).is_none()) {
         let (view, name, done) = (gateway.view.clone(), entry.name.to_string(), done.clone());
         task::spawn("list", async move {
             view.make_known(&name).await;
@@ -269,7 +315,7 @@ pub(super) async fn first_lists(gateway: &Gateway, is_wanted: &dyn Fn(&str) -> b
     let limit = clock::instant() + gateway::PATIENCE;
     loop {
         let snapshot = gateway.catalog.snapshot();
-        let until = match wanted().any(|entry| snapshot.known(entry.id).is_some()) {
+        let until = match wanted().any(|entry| snapshot.known(entry.definition).is_some()) {
             true => limit.min(clock::instant() + NEXT_LIST),
             false => limit,
         };

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::args::ModelCommand;
 use crate::exit::{Exit, OrMisuse};
 use crate::render::visible;
-use crate::{progress, terminal};
+use crate::{console, progress, terminal};
 
 pub(crate) fn run(
     loaded: &Loaded,
@@ -25,7 +25,7 @@ pub(crate) fn run(
                     working.say(visible(words));
                 } else if !terminal::is_quiet() {
                     // A closed stderr is no reason to stop.
-                    drop(writeln!(anstream::stderr(), "{}", visible(words)));
+                    drop(writeln!(console::stderr(), "{}", visible(words)));
                 }
             };
             let added = match &args.from {
@@ -96,7 +96,7 @@ fn tell_failure(json: bool, words: &str, out: &mut dyn Write) -> anyhow::Result<
     if json {
         writeln!(out, "{:#}", super::config::failure_json(words))?;
     } else {
-        writeln!(anstream::stderr(), "error: {}", visible(words))?;
+        writeln!(console::stderr(), "error: {}", visible(words))?;
     }
     Ok(())
 }

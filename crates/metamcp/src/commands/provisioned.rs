@@ -139,7 +139,7 @@ pub(super) fn asked(out: &mut dyn Write, input: &Input) -> anyhow::Result<String
 /// Starts a newly installed server to list its tools, which pins them, and returns its record.
 pub(super) fn pinned(loaded: &Loaded, name: &str) -> anyhow::Result<Result<Record, String>> {
     let failure = gateway::with(loaded, async |gateway| {
-        let servers = gateway.router.servers();
+        let servers = gateway.servers();
         let against = servers.named(name).and_then(|entry| entry.config.state.against());
         if let Some(why) = against {
             return Some(why.to_owned());

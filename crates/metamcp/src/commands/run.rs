@@ -1,6 +1,6 @@
 //! `metamcp run`: a script over many tools, as `mcp_execute` runs it.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::Context;
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::{call, gateway};
 use crate::args::RunArgs;
+use crate::console;
 use crate::exit::{Exit, OrMisuse};
 
 /// Runs one script. Its value goes to `out`, its console output to `diagnostics`.
@@ -21,16 +22,12 @@ pub(crate) fn run(
     diagnostics: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     let code = read(&args.file)?;
-    let mut loaded = loaded.clone();
-    // Truncate nothing: a command has no later call to read the rest with.
-    let settings = &mut loaded.config.settings.code;
-    settings.shown_log_bytes = usize::MAX;
     let mut params = json!({ "code": code });
     if let Some(limit) = args.timeout_ms {
         params["timeoutMs"] = limit.into();
     }
     let finished =
-        gateway::with(&loaded, async |gateway| call::make(gateway, "mcp_execute", &params).await)?;
+        gateway::with(loaded, async |gateway| call::make(gateway, "mcp_execute", &params).await)?;
     let result = gateway::result(finished)?;
     let structured = &result["structuredContent"];
     if args.json {
@@ -102,13 +99,12 @@ fn exit(error: &Value) -> Exit {
     }
 }
 
-fn read(file: &Path) -> anyhow::Result<String> {
+/// The script, from its file or from stdin.
+pub(crate) fn read(file: &Path) -> anyhow::Result<String> {
     if file == Path::new("-") {
-        let mut code = String::new();
-        std::io::stdin().read_to_string(&mut code).context("cannot read the script from stdin")?;
-        return Ok(code);
+        return console::read_stdin().context("cannot read the script from stdin");
     }
-    std::fs::read_to_string(file)
+    console::read_file(file)
         .with_context(|| format!("cannot read the script {}", file.display()))
         .or_misuse()
 }

@@ -1,7 +1,7 @@
 //! `metamcp add`, `add-json`, `remove`, `enable`, `disable`: edit the servers of a config file, preserving every other
 //! byte.
 
-use std::io::{self, Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::add_listed;
 use crate::args::{AddArgs, AddJsonArgs, NamesArgs, Scope, ScopeArgs, WriteArgs};
+use crate::console;
 use crate::exit::{Exit, OrMisuse, misuse};
 use crate::render::{self, visible};
 
@@ -38,7 +39,7 @@ pub(crate) fn target(loaded: &Loaded, scope: ScopeArgs) -> anyhow::Result<PathBu
     Ok(match scope.wanted() {
         Some(Scope::User) => user(),
         Some(Scope::Project) => {
-            std::env::current_dir().context("the working directory is not known")?.join(".mcp.json")
+            console::folder().context("the working directory is not known")?.join(".mcp.json")
         }
         None => match &loaded.source {
             Source::Named(path) => path.clone(),
@@ -194,8 +195,7 @@ pub(crate) fn add_json(
 ) -> anyhow::Result<Exit> {
     let mut text = args.entry.clone();
     if text == "-" {
-        text.clear();
-        io::stdin().read_to_string(&mut text).context("cannot read the server from stdin")?;
+        text = console::read_stdin().context("cannot read the server from stdin")?;
     }
     let entry = one_server(&text)?;
     let path = target(loaded, args.scope)?;

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::args::{TrustArgs, UntrustArgs};
 use crate::exit::{Exit, misuse};
 use crate::render::{self, BOLD, DIM, YELLOW, styled};
-use crate::{asked, cannot_load, prompt};
+use crate::{asked, cannot_load, console, prompt};
 
 /// Longest path shown, in characters.
 const LONGEST: usize = 1_000;
@@ -114,7 +114,7 @@ pub(crate) fn undo(
 
 /// The folder, even if it no longer exists. A path to the file means its folder.
 fn folder(named: Option<&Path>) -> anyhow::Result<PathBuf> {
-    let here = std::env::current_dir().context("the working directory is not known")?;
+    let here = console::folder().context("the working directory is not known")?;
     let folder = named.map_or_else(|| here.clone(), |named| here.join(named));
     let folder = match folder.file_name() {
         Some(name) if name == ".mcp.json" => folder.parent().map(Path::to_owned).unwrap_or(here),

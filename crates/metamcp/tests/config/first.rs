@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 
 use insta::assert_snapshot;
+use metamcp_testkit::DAEMON;
 use serde_json::json;
 
 use crate::Shell;
@@ -152,6 +153,7 @@ fn sixteen_processes_at_once_lose_nothing() {
                         .args(["add", &format!("s{process}-{turn}"), "--", "x"])
                         .env_clear()
                         .env("HOME", shell.path("user"))
+                        .env(DAEMON.0, DAEMON.1)
                         .current_dir(shell.path("project"))
                         .stdin(Stdio::null())
                         .status();

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
+use metamcp_testkit::DAEMON;
 use serde_json::Value;
 
 use crate::Shell;
@@ -73,6 +74,7 @@ fn add_says_for_whom_it_waits() {
         .args(["add", "clock", "--", "true"])
         .env_clear()
         .env("HOME", shell.path("user"))
+        .env(DAEMON.0, DAEMON.1)
         .current_dir(shell.path("project"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use metamcp_config::clients;
 use metamcp_config::edit;
+use metamcp_testkit::DAEMON;
 use serde_json::Value;
 
 use crate::Shell;
@@ -266,6 +267,7 @@ fn started(shell: &Shell, case: &Case) -> String {
         .args(["list", case.server])
         .env_clear()
         .env("HOME", shell.path("user"))
+        .env(DAEMON.0, DAEMON.1)
         .envs(variables)
         .current_dir(shell.path("project"))
         .stdin(Stdio::null())

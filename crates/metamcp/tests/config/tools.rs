@@ -4,6 +4,7 @@
 use std::process::Output;
 
 use insta::assert_snapshot;
+use metamcp_testkit::DAEMON;
 use serde_json::{Value, json};
 
 use crate::Shell;
@@ -308,7 +309,8 @@ fn bash_completes_behind_colons_and_equal_signs() {
         );
         let mut command = std::process::Command::new("bash");
         command.args(["--norc", "-c", &script]).env_clear();
-        command.env("HOME", shell.path("user")).current_dir(shell.path("project"));
+        command.env("HOME", shell.path("user")).env(DAEMON.0, DAEMON.1);
+        command.current_dir(shell.path("project"));
         let output = command.output().unwrap();
         assert!(output.stderr.is_empty(), "{line}: {output:?}");
         String::from_utf8(output.stdout).unwrap().trim_end().to_owned()

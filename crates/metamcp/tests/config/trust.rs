@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use metamcp_testkit::client::Reply;
-use metamcp_testkit::{Client, eventually};
+use metamcp_testkit::{Client, DAEMON, eventually};
 use serde_json::{Value, json};
 
 use crate::Shell;
@@ -74,6 +74,7 @@ fn serve(shell: &Shell, capabilities: &Value, answer: Value) -> Served {
     command
         .env_clear()
         .env("HOME", shell.path("user"))
+        .env(DAEMON.0, DAEMON.1)
         .env("PATH", "/usr/bin:/bin")
         .env("MY_API_KEY", "canary-of-the-user")
         .current_dir(shell.path("project"));
@@ -174,6 +175,7 @@ fn an_approval_is_for_the_bytes_that_were_shown() {
         .arg("trust")
         .env_clear()
         .env("HOME", shell.path("user"))
+        .env(DAEMON.0, DAEMON.1)
         .current_dir(shell.path("project"));
     let mut piped =
         piped.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

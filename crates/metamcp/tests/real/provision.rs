@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use metamcp_testkit::client::{Answer, Answerer, Reply};
-use metamcp_testkit::{Client, eventually};
+use metamcp_testkit::{Client, DAEMON, eventually};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -57,6 +57,7 @@ impl Place {
             .env_clear()
             .env("PATH", path)
             .env("HOME", self.folder.path())
+            .env(DAEMON.0, DAEMON.1)
             // The system's certificates, which every other client uses anyway.
             .env("UV_SYSTEM_CERTS", "1")
             .env("METAMCP_REGISTRIES", &self.registries);

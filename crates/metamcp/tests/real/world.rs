@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use metamcp_testkit::eventually;
+use metamcp_testkit::{DAEMON, eventually};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
@@ -80,7 +80,8 @@ impl World {
 
     pub(crate) fn environment(&self) -> Vec<(String, String)> {
         let path = std::env::var("PATH").expect("a machine with a PATH");
-        vec![("PATH".to_owned(), path), ("HOME".to_owned(), text(&self.home()))]
+        let said = [("PATH", path), ("HOME", text(&self.home())), (DAEMON.0, DAEMON.1.to_owned())];
+        said.map(|(name, value)| (name.to_owned(), value)).into()
     }
 
     /// Waits until every process of this world has exited, and names those that have not.

@@ -50,7 +50,7 @@ fn an_open_breaker_refuses_at_once_without_touching_the_child() {
             if *retry_after == Duration::from_secs(20)
                 && failure.fact == Fact::CallTimedOut { after: TIMEOUT }
     )));
-    let refused = bench.dispatch.wake_server(server, bench.now, &mut bench.effects);
+    let refused = bench.dispatch.wake_server(server, 0, bench.now, &mut bench.effects);
     assert!(matches!(refused, Err(DispatchError::CircuitOpen { .. })), "nor for a listing");
     assert_eq!(bench.effects, []);
 }
@@ -127,7 +127,7 @@ fn a_probe_that_finds_no_slot_frees_its_place() {
     let conn = bench.warm_up(broken);
     bench.trip(broken, conn);
     let conn = bench.warm_up(busy);
-    let patient = CallOptions { timeout: Some(Duration::from_mins(10)), harmless: false };
+    let patient = CallOptions { timeout: Some(Duration::from_mins(10)), ..CallOptions::default() };
     bench.ask(busy, patient).expect("it is let in");
     bench.pass(COOLDOWN);
     bench.call(broken).expect("the probe waits for a slot");
@@ -142,7 +142,7 @@ fn a_probe_that_finds_no_slot_frees_its_place() {
 #[test]
 fn calls_admitted_before_it_tripped_say_nothing_about_it_afterwards() {
     let (mut bench, server, conn) = Bench::warm(ServerPolicy::default());
-    let patient = CallOptions { timeout: Some(Duration::from_mins(10)), harmless: false };
+    let patient = CallOptions { timeout: Some(Duration::from_mins(10)), ..CallOptions::default() };
     let early = bench.ask(server, patient).expect("it is let in");
     for _ in 0..5 {
         bench.call(server);
@@ -183,7 +183,7 @@ fn a_failure_is_told_while_it_matters() {
     assert_eq!(told(&bench), None, "it works again");
 
     // A straggler does not make an open breaker forget why it is open.
-    let patient = CallOptions { timeout: Some(Duration::from_mins(10)), harmless: false };
+    let patient = CallOptions { timeout: Some(Duration::from_mins(10)), ..CallOptions::default() };
     let early = bench.ask(server, patient).expect("it is let in");
     for _ in 0..5 {
         bench.call(server);

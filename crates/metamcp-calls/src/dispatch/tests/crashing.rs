@@ -278,7 +278,7 @@ fn a_crash_is_charged_to_a_call_whose_leave_is_still_good() {
     // One call is admitted, four others time out and trip the breaker; the probe goes out beside the first, and
     // then the process dies. The probe failed: the breaker must not let the next caller straight through.
     let (mut bench, server, conn) = Bench::warm(ServerPolicy::default());
-    let patient = CallOptions { timeout: Some(Duration::from_mins(10)), harmless: false };
+    let patient = CallOptions { timeout: Some(Duration::from_mins(10)), ..CallOptions::default() };
     bench.ask(server, patient).expect("it is let in");
     for _ in 0..5 {
         bench.call(server);

@@ -169,7 +169,7 @@ fn a_removed_server_refuses_new_and_waiting_calls_and_finishes_the_others() {
     assert_eq!(bench.answers(), [(1, DispatchError::Removed)]);
     assert_eq!(bench.call(server), None);
     assert_eq!(bench.verdicts(), [DispatchError::Removed]);
-    let refused = bench.dispatch.wake_server(server, bench.now, &mut bench.effects);
+    let refused = bench.dispatch.wake_server(server, 0, bench.now, &mut bench.effects);
     assert_eq!(refused, Err(DispatchError::Removed));
     assert_eq!(bench.answer(sent, conn), Some(0));
     assert_eq!(bench.closes(), [(conn, CloseMode::Graceful)]);
@@ -226,7 +226,7 @@ fn a_removed_server_leaves_the_line() {
     bench.call(server);
     remove(&mut bench, server);
     assert_eq!(bench.verdicts(), [DispatchError::Removed]);
-    assert_eq!(bench.dispatch.pool().line().count(), 0);
+    assert_eq!(bench.dispatch.pool().line().len(), 0);
 }
 
 #[test]

@@ -235,7 +235,7 @@ proptest! {
             let pick = |at: usize| under_way.get(at % under_way.len().max(1)).copied();
             match step {
                 Happening::Call { harmless } => {
-                    bench.ask(server, CallOptions { timeout: None, harmless });
+                    bench.ask(server, CallOptions { harmless, ..CallOptions::default() });
                     calls.push(Fate { harmless, ..Fate::default() });
                 }
                 Happening::Answer(at) => if let Some(call) = pick(at) {

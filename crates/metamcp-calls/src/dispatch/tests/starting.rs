@@ -208,7 +208,7 @@ fn the_caller_who_started_it_may_leave_the_others_still_get_their_server() {
 fn a_start_for_a_listing_is_retried_once_and_counts_like_any_other() {
     let (mut bench, server) = Bench::with(ServerPolicy::default());
     for _ in 0..3 {
-        bench.dispatch.wake_server(server, bench.now, &mut bench.effects).expect("it may start");
+        bench.dispatch.wake_server(server, 0, bench.now, &mut bench.effects).expect("it may start");
     }
     let connects = bench.connects();
     assert_eq!(connects.len(), 1);
@@ -221,10 +221,10 @@ fn a_start_for_a_listing_is_retried_once_and_counts_like_any_other() {
     bench.gone(again[0]);
     assert_eq!(bench.failures(server), 1);
     assert_eq!(bench.connects(), []);
-    let refused = bench.dispatch.wake_server(server, bench.now, &mut bench.effects);
+    let refused = bench.dispatch.wake_server(server, 0, bench.now, &mut bench.effects);
     assert!(matches!(refused, Err(DispatchError::Paused { .. })), "within the pause");
     bench.wait(SECOND);
-    assert_eq!(bench.dispatch.wake_server(server, bench.now, &mut bench.effects), Ok(()));
+    assert_eq!(bench.dispatch.wake_server(server, 0, bench.now, &mut bench.effects), Ok(()));
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn the_first_word_answers_what_was_not_sent_and_lets_the_rest_finish() {
     assert_eq!(bench.dispatch.open_calls(), 0);
     assert_eq!(bench.call(ServerId(0)), None);
     assert_eq!(bench.verdicts(), [DispatchError::ShuttingDown { sent: false }]);
-    assert!(bench.dispatch.wake_server(ServerId(3), bench.now, &mut bench.effects).is_err());
+    assert!(bench.dispatch.wake_server(ServerId(3), 0, bench.now, &mut bench.effects).is_err());
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn a_call_that_is_not_answered_ends_on_time_and_is_called_off() {
 #[test]
 fn a_call_may_bring_its_own_timeout() {
     let (mut bench, server, _) = Bench::warm(ServerPolicy::default());
-    bench.ask(server, CallOptions { timeout: Some(SECOND), harmless: false });
+    bench.ask(server, CallOptions { timeout: Some(SECOND), ..CallOptions::default() });
     bench.pass(SECOND);
     assert_eq!(bench.verdicts(), [DispatchError::TimedOut { after: SECOND, sent: true }]);
 }
@@ -90,7 +90,10 @@ fn the_clients_thinking_is_not_the_servers() {
 #[test]
 fn waiting_behind_others_is_bounded_by_the_timeout_too() {
     let (mut bench, server, _) = Bench::warm(exclusive());
-    bench.ask(server, CallOptions { timeout: Some(Duration::from_mins(10)), harmless: false });
+    bench.ask(
+        server,
+        CallOptions { timeout: Some(Duration::from_mins(10)), ..CallOptions::default() },
+    );
     bench.call(server);
     bench.pass(TIMEOUT);
     assert_eq!(bench.answers(), [(1, DispatchError::TimedOut { after: TIMEOUT, sent: false })]);
@@ -209,7 +212,7 @@ fn a_probe_that_hangs_in_a_start_reopens_the_breaker_by_itself() {
 #[test]
 fn those_who_wait_for_a_process_that_will_not_go_are_told_in_time() {
     let (mut bench, server, conn) = Bench::warm(exclusive());
-    let patient = CallOptions { timeout: Some(Duration::from_mins(10)), harmless: false };
+    let patient = CallOptions { timeout: Some(Duration::from_mins(10)), ..CallOptions::default() };
     bench.ask(server, patient).expect("it is let in");
     bench.ask(server, patient).expect("it waits behind the first");
     bench.pass(Duration::from_secs(10));
@@ -224,7 +227,7 @@ fn those_who_wait_for_a_process_that_will_not_go_are_told_in_time() {
 #[test]
 fn those_who_wait_behind_a_listing_that_hangs_are_told_in_time() {
     let (mut bench, server) = Bench::with(exclusive());
-    let hasty = CallOptions { timeout: Some(Duration::from_secs(5)), harmless: false };
+    let hasty = CallOptions { timeout: Some(Duration::from_secs(5)), ..CallOptions::default() };
     bench.ask(server, hasty).expect("it is let in");
     let conn = bench.connects()[0];
     bench.pass(Duration::from_secs(31));

@@ -57,6 +57,11 @@ pub(super) const WRONG_SERVERS: &[&str] = &[
     r#"{ "command": "x", "retry": { "tools": { "send": "nevr" } } }"#,
     r#"{ "command": "x", "exclusive": null }"#,
     r#"{ "command": "x", "maxInFlight": 0 }"#,
+    r#"{ "command": "x", "share": "sesion" }"#,
+    r#"{ "command": "x", "share": true }"#,
+    r#"{ "command": "x", "instances": 0 }"#,
+    r#"{ "command": "x", "instances": 33 }"#,
+    r#"{ "command": "x", "instances": "2" }"#,
     r#"{ "command": "x", "tools": "read_*" }"#,
     r#"{ "command": "x", "tools": { "allow": [1] } }"#,
     r#"{ "command": "x", "tools": { "allow": [""] } }"#,
@@ -111,6 +116,9 @@ pub(super) const WRONG_FILES: &[&str] = &[
     r#"{ "replay": "always" }"#,
     r#"{ "search": { "strategy": "bm52" } }"#,
     r#"{ "logLevel": 3 }"#,
+    r#"{ "daemon": "off" }"#,
+    r#"{ "daemon": { "mode": "of" } }"#,
+    r#"{ "daemon": { "idleExit": "10m" } }"#,
 ];
 
 /// Read, with a warning or a note.
@@ -132,6 +140,8 @@ pub(super) const DOUBTFUL_SERVERS: &[&str] = &[
     r#"{ "command": "x", "lifecycle": "ephemeral", "idleTimeoutMs": 5 }"#,
     r#"{ "command": "x", "lifecycle": { "mode": "ephemeral", "idle": 5 } }"#,
     r#"{ "command": "x", "exclusive": true, "maxInFlight": 5 }"#,
+    r#"{ "command": "x", "share": "session", "instances": 5 }"#,
+    r#"{ "command": "x", "shared": "machine", "instance": 5 }"#,
     r#"{ "command": "x", "tools": { "allow": [] } }"#,
     r#"{ "command": "x", "tools": { "alow": ["a"] } }"#,
 ];

@@ -175,7 +175,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Count { min: 1, max: 64 },
         default: Some(Value::Number(4)),
         help: "Most scripts running at once",
-        doc: "Further ones are queued, those of whoever runs the fewest first. With several principals, one that runs none may exceed this number, up to twice of it in all, so that nobody's scripts block those of others.",
+        doc: "Further ones are queued, those of whoever runs the fewest first. A client that runs none may exceed this number, up to twice of it in all, and one whose principal runs none up to three times, so that nobody's scripts block those of others.",
         store: |settings, value| settings.code.executions = value.count(),
     },
 ];

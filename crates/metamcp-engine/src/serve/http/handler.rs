@@ -34,7 +34,8 @@ use super::sessions::{ActiveSession, Found, Owner, SessionId, Sessions};
 use super::stateless::not_here;
 use super::stream::{First, KEEP_ALIVE, Reader, from_event_id};
 use crate::clock;
-use crate::router::Router;
+use crate::observe::Identity;
+use crate::router::{Router, Seat, SeatEnd};
 use crate::serve::Session;
 use crate::serve::response_streams::{IdInUse, RequestStreams, ResponseMode, ResponseStreams};
 use crate::serve::stateless::SuspendedCalls;
@@ -67,6 +68,9 @@ pub struct HttpConfig {
     pub scheme: &'static str,
 }
 
+/// Principals whose requests without a session are kept apart; more than that are looked through.
+const MAX_SEATS: usize = 1024;
+
 /// See the module.
 pub struct Handler {
     /// The view of the main endpoint.
@@ -80,6 +84,8 @@ pub struct Handler {
     pub(super) listeners: Mutex<HashMap<SessionId, (Principal, Arc<Session>)>>,
     /// Sessions of a single request.
     alone: Mutex<Vec<Weak<Session>>>,
+    /// Where requests without a session are seated, by principal.
+    seats: Mutex<HashMap<u64, Arc<Seat>>>,
     /// Calls whose client may come back for them in a session of its own.
     pub(super) suspended_calls: Arc<SuspendedCalls>,
     in_flight: Arc<InFlight>,
@@ -118,6 +124,7 @@ impl Handler {
             http_config,
             listeners: Mutex::default(),
             alone: Mutex::default(),
+            seats: Mutex::default(),
             suspended_calls: SuspendedCalls::new(),
             in_flight: Arc::default(),
             closing: AtomicBool::new(false),
@@ -203,6 +210,7 @@ impl Handler {
     /// The view of a principal at an endpoint.
     pub(super) fn view(&self, owner: Owner) -> View {
         let principal = owner.principal.0;
+        let seat = self.principal_seat(principal);
         let principal_name = self.http_config.access.name_of(owner.principal);
         let approves = self.http_config.access.approves(owner.principal);
         let tool_surface = match owner.endpoint {
@@ -213,10 +221,27 @@ impl Handler {
                 // The guard admits no toolset without a scope; should one get here, it sees nothing rather than all.
                 let scope = self.scopes.get(usize::from(place)).cloned();
                 let kept = self.view.restricted_to(scope.unwrap_or_default());
-                return View { principal, principal_name, approves, ..kept };
+                return View { seat, principal, principal_name, approves, ..kept };
             }
         };
-        View { tool_surface, principal, principal_name, approves, ..self.view.clone() }
+        View { seat, tool_surface, principal, principal_name, approves, ..self.view.clone() }
+    }
+
+    /// The same for a session of its own.
+    pub(super) fn session_view(&self, owner: Owner) -> View {
+        let seat = self.view.context().seat(Identity::owner().session, SeatEnd::WithSession);
+        self.view(owner).seated(seat)
+    }
+
+    /// The seat of requests without a session: those of one principal share it, since nothing else connects them.
+    fn principal_seat(&self, principal: u64) -> Arc<Seat> {
+        let mut seats = self.seats.lock();
+        if seats.len() >= MAX_SEATS {
+            seats.retain(|_, seat| Arc::strong_count(seat) > 1);
+        }
+        let context = self.view.context();
+        let seat = || context.seat(Identity::owner().session, SeatEnd::WithSession);
+        Arc::clone(seats.entry(principal).or_insert_with(seat))
     }
 
     /// Takes no new requests; responses to server requests are still taken.
@@ -479,8 +504,8 @@ impl Handler {
         if alone {
             return self.start_alone(owner, self.response_streams(true));
         }
-        let session =
-            Session::new(self.view(owner), self.response_streams(false), &self.suspended_calls);
+        let view = self.session_view(owner);
+        let session = Session::new(view, self.response_streams(false), &self.suspended_calls);
         self.router.attach(&session.client());
         session
     }
@@ -526,7 +551,7 @@ impl Handler {
         match sessions.find(id, owner, self.router.clock.now()) {
             Some(Found::Awake(session)) => Ok(session),
             Some(Found::Resting(peer)) => {
-                let view = self.view(owner);
+                let view = self.session_view(owner);
                 let session = Session::resumed(
                     view,
                     self.response_streams(false),

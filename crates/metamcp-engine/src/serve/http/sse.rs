@@ -29,7 +29,7 @@ impl Handler {
         self.check_open()?;
         let id = fresh_id()?;
         let stream = Stream::general(false);
-        let view = self.view(Owner { principal, endpoint: Endpoint::Main });
+        let view = self.session_view(Owner { principal, endpoint: Endpoint::Main });
         let response_streams = ResponseStreams::Shared(Arc::clone(&stream));
         let session = Session::new(view, response_streams, &self.suspended_calls);
         self.router.attach(&session.client());

@@ -4,6 +4,7 @@ use std::sync::Weak;
 
 use bytes::Bytes;
 use metamcp_calls::notify::List;
+use metamcp_calls::pool::ServerId;
 use metamcp_wire::modern::listen;
 use metamcp_wire::{object, write};
 
@@ -19,7 +20,7 @@ impl Session {
         let first = !std::mem::replace(&mut self.lock().is_notified, true);
         if first && self.view.is_direct() {
             let me: Weak<dyn ChangeListener> = self.me.clone();
-            self.view.surface.router.change_notifier.watch(me);
+            self.view.context().change_notifier.watch(me);
         }
     }
 
@@ -86,11 +87,15 @@ impl ChangeListener for Session {
         self.stateless.notify(&self.response_streams, list.method(), None, None);
     }
 
-    fn updated(&self, uri: &str, params: &[u8]) {
+    fn updated(&self, server: ServerId, uri: &str, params: &[u8]) {
         const METHOD: &str = "notifications/resources/updated";
         // The id of our own subscription at the server means nothing to the client.
         let params = listen::untagged(params);
         let params = self.view.surface.clean(&params);
+        // Another session's instance may have a resource of the same name.
+        if !self.view.seat.uses(server) {
+            return;
+        }
         if self.lock().watched.contains_key(uri) {
             self.notify(None, METHOD, &params);
         }
@@ -101,6 +106,7 @@ impl ChangeListener for Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.unwatch_all();
+        self.view.session_ended();
     }
 }
 

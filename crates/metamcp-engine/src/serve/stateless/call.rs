@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use metamcp_calls::pool::ConnId;
+use metamcp_calls::pool::{ConnId, ServerId};
 use metamcp_types::text;
 use metamcp_wire::bridge::Suspension;
 use metamcp_wire::bridge::suspension::{Effect, Event};
@@ -568,7 +568,7 @@ impl Responder for Call {
         self.ended(match outcome {
             CallOutcome::Result(result) => Final::Result(self.typed(result)),
             CallOutcome::Failed(error) if self.view.is_direct() => {
-                let entry = self.view.surface.server(&error.server);
+                let entry = self.view.any_server(&error.server);
                 let config = entry.as_ref().map(|entry| &*entry.config);
                 match Plain::from_call(&error, config) {
                     Plain::Error(error) => Final::Error(self.restated(error)),
@@ -581,7 +581,7 @@ impl Responder for Call {
                     Final::Error(raw.clone())
                 }
                 _ => {
-                    let entry = self.view.surface.server(&error.server);
+                    let entry = self.view.any_server(&error.server);
                     let config = entry.as_ref().map(|entry| &*entry.config);
                     let object = ErrorObject::from_call(&error, config);
                     Final::Result(typed(Bytes::from(object.to_result())))
@@ -642,6 +642,10 @@ impl Responder for Call {
 impl Client for Call {
     fn identity(&self) -> Arc<Identity> {
         Arc::clone(&self.identity)
+    }
+
+    fn uses(&self, server: ServerId) -> bool {
+        self.view.seat.uses(server)
     }
 
     fn capabilities(&self) -> Value {

@@ -29,7 +29,7 @@ impl View {
     /// The same without waiting: of one server its own, of several what any of them may have.
     fn known_capabilities(&self) -> Value {
         let router = &self.surface.router;
-        let tells = router.change_notifier.tells();
+        let tells = self.context().change_notifier.tells();
         let peer = self.only().and_then(|only| router.peer(only.id));
         let peer = peer.filter(|peer| peer.capabilities.is_object());
         let is_optional = |name: &str| matches!(name, "resources" | "prompts" | "completions");

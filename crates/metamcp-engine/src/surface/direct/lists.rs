@@ -57,13 +57,13 @@ impl View {
         self.surface.catalog.loaded().await;
         let (only, servers) = (self.only(), self.enabled());
         if let Some(only) = &only {
-            if self.snapshot().known(only.id).is_none()
+            if self.snapshot().known(only.definition).is_none()
                 && let Err(refused) = self.listed(only).await
             {
                 return Finished::Protocol { code: -32000, message: refused.to_line() };
             }
-            if self.snapshot().known(only.id).is_none() {
-                let failure = self.snapshot().failure(only.id).cloned();
+            if self.snapshot().known(only.definition).is_none() {
+                let failure = self.snapshot().failure(only.definition).cloned();
                 // The server's own error is passed on, here as everywhere.
                 if let Some((code, message)) = failure.as_ref().and_then(|why| why.error.clone()) {
                     return Finished::Protocol { code, message };
@@ -99,8 +99,8 @@ impl View {
                 return Finished::Protocol { code: -32603, message: failed.to_string() };
             }
         };
-        let router = &self.surface.router;
-        router.change_notifier.given(List::Tools, router.tools_digest(&snapshot));
+        let context = self.context();
+        context.change_notifier.given(List::Tools, context.tools_digest(&snapshot));
         Finished::Result(json)
     }
 
@@ -114,7 +114,7 @@ impl View {
         reader: Reader,
     ) -> Vec<u8> {
         let tools = servers.iter().flat_map(|entry| {
-            let known = snapshot.known(entry.id).into_iter();
+            let known = snapshot.known(entry.definition).into_iter();
             known.flat_map(|known| known.tools.all()).map(move |tool| (entry, tool))
         });
         let mut json = b"{\"tools\":[".to_vec();
@@ -169,7 +169,7 @@ impl View {
         }
         self.wake_unknown(&awaited, INTRODUCTION).await;
         let snapshot = self.snapshot();
-        for entry in awaited.iter().filter(|entry| snapshot.known(entry.id).is_none()) {
+        for entry in awaited.iter().filter(|entry| snapshot.known(entry.definition).is_none()) {
             self.surface.router.missed(entry.id);
         }
     }

@@ -51,10 +51,10 @@ impl View {
     /// it is broken.
     pub(super) async fn wake_searched(&self, searched: &[Entry], request: &DiscoverRequest) {
         if let ([entry], Some(_)) = (searched, &request.server) {
-            let is_unknown = |snapshot: &Snapshot| snapshot.known(entry.id).is_none();
+            let is_unknown = |snapshot: &Snapshot| snapshot.known(entry.definition).is_none();
             if is_unknown(&*self.latest_snapshot().await) && entry.config.is_enabled() {
                 // Another gateway may have started it meanwhile, and left its list on disk.
-                self.surface.catalog.look_again(&[entry.id]).await;
+                self.surface.catalog.look_again(&[entry.definition]).await;
                 if is_unknown(&self.snapshot()) {
                     // Why it cannot be started is part of the answer.
                     drop(self.listed(entry).await);
@@ -64,7 +64,7 @@ impl View {
         }
         let snapshot = self.latest_snapshot().await;
         let is_hopeless = |entry: &&Entry| {
-            snapshot.known(entry.id).is_none()
+            snapshot.known(entry.definition).is_none()
                 && (self.surface.router.is_missed(entry.id) || self.has_failed(entry))
         };
         let (hopeless, hopeful): (Vec<&Entry>, Vec<&Entry>) =
@@ -82,8 +82,9 @@ impl View {
         let is_repeated = self.surface.unfinished_searches.lock().take(search);
         self.await_fitting(searched, request, is_repeated, limit).await;
         let snapshot = self.snapshot();
-        let is_missing =
-            |entry: &&Entry| entry.config.is_enabled() && snapshot.known(entry.id).is_none();
+        let is_missing = |entry: &&Entry| {
+            entry.config.is_enabled() && snapshot.known(entry.definition).is_none()
+        };
         for entry in hopeful.iter().filter(is_missing) {
             self.surface.router.missed(entry.id);
         }
@@ -115,7 +116,7 @@ impl View {
         loop {
             let snapshot = self.latest_snapshot().await;
             waiting.retain(|entry| {
-                let unknown = snapshot.known(entry.id).is_none();
+                let unknown = snapshot.known(entry.definition).is_none();
                 unknown && !self.has_failed(entry) && self.is_starting(entry)
             });
             if waiting.is_empty() {
@@ -170,15 +171,16 @@ impl View {
         let snapshot = self.snapshot();
         let unknown = |entry: &&Entry| {
             entry.config.is_enabled()
-                && snapshot.known(entry.id).is_none()
-                && snapshot.failure(entry.id).is_none()
+                && snapshot.known(entry.definition).is_none()
+                && snapshot.failure(entry.definition).is_none()
         };
-        let unknown: Vec<_> = searched.iter().filter(unknown).map(|entry| entry.id).collect();
+        let unknown: Vec<_> =
+            searched.iter().filter(unknown).map(|entry| entry.definition).collect();
         self.surface.catalog.look_again(&unknown).await;
         let snapshot = self.snapshot();
         let mut waiting: Vec<&Entry> = Vec::new();
         for entry in searched.iter().filter(|entry| entry.config.is_enabled()) {
-            match snapshot.known(entry.id) {
+            match snapshot.known(entry.definition) {
                 Some(known) if !self.surface.catalog.is_old(known, start) => {}
                 Some(known) => {
                     // A list cached on disk is good enough until something needs the server itself.
@@ -197,8 +199,8 @@ impl View {
         loop {
             let snapshot = self.snapshot();
             waiting.retain(|entry| {
-                let known =
-                    snapshot.known(entry.id).is_some() || snapshot.failure(entry.id).is_some();
+                let known = snapshot.known(entry.definition).is_some()
+                    || snapshot.failure(entry.definition).is_some();
                 let view = self.surface.router.view(entry.id);
                 !known
                     && view.is_some_and(|view| view.state.is_some() || view.waiting_since.is_some())

@@ -213,12 +213,12 @@ impl View {
             return value.to_vec();
         }
         let handle = self.surface.results.put(&self.owner(), Bytes::copy_from_slice(value));
-        excerpt::preview(value, self.surface.options.result_chars, &handle).to_string().into_bytes()
+        excerpt::preview(value, self.result_chars(), &handle).to_string().into_bytes()
     }
 
     /// Reserves so many bytes if they fit: all steps together show no more than one result would.
     fn has_room(&self, bytes: usize, state: &mut State) -> bool {
-        let limit = self.surface.options.result_chars;
+        let limit = self.result_chars();
         let fits = limit == 0 || state.shown + bytes <= limit;
         if fits {
             state.shown += bytes;

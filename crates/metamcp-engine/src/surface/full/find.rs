@@ -145,12 +145,12 @@ impl View {
         usable(&entry).map_err(Finished::Refused)?;
         let find = |tool: &str| {
             let snapshot = self.snapshot();
-            let known = snapshot.known(entry.id)?;
+            let known = snapshot.known(entry.definition)?;
             Hit::named(Arc::clone(&entry.name), Arc::clone(&known.tools), tool)
         };
         let is_live = || {
             let snapshot = self.snapshot();
-            snapshot.known(entry.id).is_some_and(|known| known.listed_at.is_some())
+            snapshot.known(entry.definition).is_some_and(|known| known.listed_at.is_some())
         };
         if let Some(hit) = find(&tool) {
             return Ok((entry.clone(), hit));

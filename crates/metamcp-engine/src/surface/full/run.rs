@@ -179,7 +179,7 @@ impl View {
         };
         if self.is_too_long(result) {
             let handle = self.surface.results.put_result(&self.owner(), result.clone());
-            let limit = self.surface.options.result_chars;
+            let limit = self.result_chars();
             let shown = excerpt::preview(excerpt::value_in(result), limit, &handle).to_string();
             return RunResult {
                 shown: Cow::Owned(shown.into_bytes()),
@@ -207,7 +207,7 @@ impl View {
             return None;
         }
         let snapshot = self.snapshot();
-        let checker = snapshot.known(entry.id)?.tool(tool)?.output_checker()?;
+        let checker = snapshot.known(entry.definition)?.tool(tool)?.output_checker()?;
         let value: Value = serde_json::from_slice(content).ok()?;
         let violations = checker.check(&value).err()?;
         let listed: Vec<Value> = violations
@@ -228,7 +228,7 @@ impl View {
 
     pub(super) fn definition(&self, entry: &Entry, tool: &str) -> Option<Value> {
         let snapshot = self.snapshot();
-        Some(full_surface::definition_of(snapshot.known(entry.id)?.tool(tool)?))
+        Some(full_surface::definition_of(snapshot.known(entry.definition)?.tool(tool)?))
     }
 }
 

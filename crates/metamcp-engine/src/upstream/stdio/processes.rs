@@ -10,6 +10,7 @@ use metamcp_child::{Containment, Parts, ShimCommand, SpawnError, Spawner, Spec, 
 use metamcp_config::config::{self, Installed, LocalCommand, PassEnv, ServerConfig};
 use metamcp_config::settings::Settings;
 
+use crate::env::Surroundings;
 use crate::upstream::container_reaper::ContainerReaper;
 use crate::upstream::launch::chain;
 use crate::{manifest, rlimits, task};
@@ -51,10 +52,20 @@ impl Processes {
         }
     }
 
+    /// Which variables of a client every server gets.
+    pub fn pass_env(&self) -> &PassEnv {
+        &self.pass_env
+    }
+
     /// Starts a server's process. An `npx` or `uvx` whose package is installed already is skipped; if the package's program
     /// cannot be executed, the command runs as written.
-    pub async fn start(&self, config: &ServerConfig, local: &LocalCommand) -> Result<Parts, Fact> {
-        let mut spec = spec(config, local, &self.pass_env);
+    pub async fn start(
+        &self,
+        config: &ServerConfig,
+        local: &LocalCommand,
+        client: Option<&Surroundings>,
+    ) -> Result<Parts, Fact> {
+        let mut spec = spec(config, local, &self.pass_env, client);
         // The shim needs some too, and could not report a lack of them.
         rlimits::files(START_FILES).map_err(|reason| Fact::OutOfFiles { reason })?;
         let spawner = self.spawner(config.containment.unwrap_or(self.containment))?;
@@ -122,7 +133,12 @@ impl Processes {
     }
 }
 
-fn spec(config: &ServerConfig, local: &LocalCommand, global: &PassEnv) -> Spec {
+fn spec(
+    config: &ServerConfig,
+    local: &LocalCommand,
+    global: &PassEnv,
+    client: Option<&Surroundings>,
+) -> Spec {
     let LocalCommand { command, args, env, cwd } = local;
     Spec {
         program: command.into(),
@@ -132,7 +148,11 @@ fn spec(config: &ServerConfig, local: &LocalCommand, global: &PassEnv) -> Spec {
             .map(|(name, value)| (name.into(), value.expose().into()))
             .chain([(crate::config::ABOVE.into(), crate::config::below().into())])
             .collect(),
-        cwd: cwd.clone(),
+        cwd: match (cwd, client.and_then(|client| client.folder.as_ref())) {
+            (Some(cwd), Some(folder)) => Some(folder.join(cwd)),
+            (cwd, folder) => cwd.as_ref().or(folder).cloned(),
+        },
+        inherited: client.and_then(|client| client.variables.of_client()),
         pass_env: config.pass_env.with(global),
         sandbox_policy: config.sandbox_policy.clone(),
     }

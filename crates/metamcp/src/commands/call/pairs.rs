@@ -1,11 +1,10 @@
 //! Arguments as people type them: `key=value`, `key:=JSON`, `key=@FILE`, converted to the types of the tool's schema.
 //! Text that fits no type of the schema stays text: the validation that follows reports what is wrong.
 
-use std::io::Read;
-
 use anyhow::Context;
 use serde_json::{Map, Value};
 
+use crate::console;
 use crate::exit::{OrMisuse, misuse};
 use crate::render::visible;
 
@@ -93,11 +92,9 @@ fn pair(word: &str) -> anyhow::Result<(String, Given)> {
 
 fn content(file: &str) -> anyhow::Result<String> {
     if file == "-" {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("cannot read stdin")?;
-        return Ok(text);
+        return console::read_stdin().context("cannot read stdin");
     }
-    std::fs::read_to_string(file)
+    console::read_file(file.as_ref())
         .with_context(|| {
             format!("cannot read {}; a string that begins with @ is written @@", visible(file))
         })

@@ -14,7 +14,7 @@ use metamcp_tools::tool::ServerTools;
 use metamcp_types::text;
 use serde_json::Value;
 
-use crate::env;
+use crate::{console, env};
 
 /// Settings that select the configuration.
 const WHICH: [&str; 2] = ["config", "home"];
@@ -37,7 +37,7 @@ impl CompletionSource {
     fn loaded(&self) -> Option<&Loaded> {
         self.loaded
             .get_or_init(|| {
-                let working_dir = std::env::current_dir().ok()?;
+                let working_dir = console::folder().ok()?;
                 let request = LoadOptions {
                     flags: self.flags(),
                     lookup: &env::lookup,

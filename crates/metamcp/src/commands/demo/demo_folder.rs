@@ -84,6 +84,8 @@ impl DemoFolder {
             command.env_remove(name);
         }
         command.current_dir(&self.folder).env("METAMCP_HOME", self.folder.join("home"));
+        // What it shows has to be gone when it ends, so it has nothing to do with a daemon.
+        command.env("METAMCP_DAEMON", "off");
         command
     }
 

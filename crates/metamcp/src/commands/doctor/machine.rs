@@ -128,7 +128,7 @@ pub(super) fn environment(config: &Config) -> Vec<Finding> {
     const AREA: &str = "variables";
     let pass = PassEnv::from_text(&config.settings.pass_env);
     let (mut passed, mut kept) = (Vec::new(), Vec::new());
-    for (name, value) in std::env::vars_os() {
+    for (name, value) in crate::env::all() {
         let shown = name.to_string_lossy().into_owned();
         if environment::passes(&name, &value, &pass) {
             passed.push(shown);

@@ -94,7 +94,6 @@ pub(super) fn servers(
 fn is_missing(gateway: &Gateway, server: &ServerConfig) -> bool {
     let Some(command) = server.transport.command() else { return false };
     let failure = gateway
-        .router
         .servers()
         .named(&server.name)
         .and_then(|entry| gateway.router.view(entry.id)?.last_failure);
@@ -170,12 +169,12 @@ fn left_out(
 }
 
 fn finding(gateway: &Gateway, server: &ServerConfig, refused: Option<(Code, String)>) -> Finding {
-    let servers = gateway.router.servers();
+    let servers = gateway.servers();
     let Some(entry) = servers.named(&server.name) else {
         return Finding::new(Level::Problem, AREA, format!("{} is gone", server.name));
     };
     let snapshot = gateway.catalog.snapshot();
-    let live = snapshot.known(entry.id).filter(|known| known.listed_at.is_some());
+    let live = snapshot.known(entry.definition).filter(|known| known.listed_at.is_some());
     if let Some(known) = live {
         let peer = gateway.router.peer(entry.id);
         let announces = peer.is_none_or(|peer| peer.can("tools") || !peer.capabilities.is_object());
@@ -198,7 +197,7 @@ fn finding(gateway: &Gateway, server: &ServerConfig, refused: Option<(Code, Stri
     }
     let failure = gateway.router.view(entry.id).and_then(|view| view.last_failure);
     let secrets = || entry.config.secrets();
-    let told = snapshot.failure(entry.id).map(ToString::to_string);
+    let told = snapshot.failure(entry.definition).map(ToString::to_string);
     let fact = failure.as_ref().map(|failure| failure.fact.to_string());
     let in_line = refused.as_ref().is_some_and(|(code, _)| *code == Code::PoolExhausted);
     let refused = refused.map(|(_, message)| message);

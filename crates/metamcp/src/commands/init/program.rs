@@ -24,11 +24,16 @@ const OWN: &[&str] = &[
 /// shell; by the one in `PATH` if that resolves to this very program, since it survives an upgrade. The config file is
 /// always named: a client may start the gateway in a project that has its own `.mcp.json`.
 pub(super) fn command(own: &Path) -> anyhow::Result<(String, Vec<String>)> {
-    let program = std::env::current_exe()?;
-    let program = in_path(&program).unwrap_or(program);
+    let program = own_program()?;
     let own = std::path::absolute(own)?;
     let args = vec!["--config".to_owned(), own.to_string_lossy().into_owned()];
     Ok((program.to_string_lossy().into_owned(), args))
+}
+
+/// This program by the path that survives an upgrade, if there is one.
+pub(crate) fn own_program() -> anyhow::Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    Ok(in_path(&program).unwrap_or(program))
 }
 
 fn in_path(program: &Path) -> Option<PathBuf> {
@@ -42,7 +47,7 @@ fn in_path(program: &Path) -> Option<PathBuf> {
 }
 
 /// Why the path of a program should not be written into other programs' files.
-pub(super) fn doubt(program: &Path) -> Option<String> {
+pub(crate) fn doubt(program: &Path) -> Option<String> {
     let parts: Vec<String> =
         program.iter().map(|part| part.to_string_lossy().into_owned()).collect();
     let is_build = parts
@@ -67,7 +72,7 @@ pub(super) fn doubt(program: &Path) -> Option<String> {
 
 /// The variables that we need and that are set now.
 pub(super) fn needed() -> Vec<String> {
-    let ours = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let ours = env::names().into_iter();
     ours.filter(|name| OWN.contains(&name.as_str()) || name.starts_with("METAMCP_"))
         .filter(|name| name != metamcp_engine::config::ABOVE)
         .collect()

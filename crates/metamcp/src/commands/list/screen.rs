@@ -18,8 +18,13 @@ const IN_FULL: usize = 5;
 /// Longest first sentence.
 const SENTENCE: usize = 240;
 
-/// The servers, one per line.
-pub(super) fn servers(out: &mut dyn Write, found: &Value, width: usize) -> io::Result<()> {
+/// The servers, one per line. `knows_state`: their states are those of all there are, not only of this process.
+pub(super) fn servers(
+    out: &mut dyn Write,
+    found: &Value,
+    width: usize,
+    knows_state: bool,
+) -> io::Result<()> {
     let all = list(found, "servers");
     if all.is_empty() {
         return writeln!(out, "No servers are configured; `metamcp add` adds one.");
@@ -51,9 +56,14 @@ pub(super) fn servers(out: &mut dyn Write, found: &Value, width: usize) -> io::R
         ]);
     }
     columns(out, &rows, width)?;
+    let runs = |server: &&Value| matches!(&*said(server, "state"), "idle" | "active" | "connecting");
+    let running = knows_state.then(|| all.iter().filter(runs).count());
     let disabled = all.iter().filter(|server| server["state"] == "disabled").count();
     let disabled = if disabled == 0 { String::new() } else { format!(", {disabled} disabled") };
-    let words = format!("{}{disabled}. Running ones are not marked.", plural(all.len(), "server"));
+    let words = match running {
+        Some(running) => format!("{}{disabled}, {running} running.", plural(all.len(), "server")),
+        None => format!("{}{disabled}. Running ones are not marked.", plural(all.len(), "server")),
+    };
     writeln!(out)?;
     for line in wrapped(&words, width) {
         writeln!(out, "{}", styled(DIM, &line))?;
@@ -247,7 +257,7 @@ mod tests {
     #[test]
     fn servers_in_columns() {
         for width in [60, 100] {
-            let told = told(|out| servers(out, &found(), width));
+            let told = told(|out| servers(out, &found(), width, width == 60));
             insta::assert_snapshot!(format!("servers_{width}"), told);
         }
     }

@@ -1,0 +1,278 @@
+//! A context: one configuration as clients in one folder with one environment have it. It has its own names for servers
+//! and its own catalog; what stands behind the names may be shared with other contexts.
+//!
+//! A seat is one session's place in it: which instance of each server it uses.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use metamcp_calls::dispatch::ServerPolicy;
+use metamcp_calls::notify::List;
+use metamcp_config::config::ServerConfig;
+use metamcp_config::scope::{self, SaidOfItself, Scope, Why};
+use parking_lot::{Mutex, RwLock};
+
+use super::Router;
+use super::servers::{Definition, Entry, ScopeKey, Servers};
+use crate::catalog::{Catalog, Snapshot};
+use crate::change_notifier::ChangeNotifier;
+use crate::env::Surroundings;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Context {
+    pub catalog: Arc<Catalog>,
+    pub change_notifier: Arc<ChangeNotifier>,
+    pub surroundings: Arc<Surroundings>,
+    router: Weak<Router>,
+    members: RwLock<Arc<Vec<Arc<Definition>>>>,
+    /// Moves whenever a server was added, changed, moved or removed, or has another scope.
+    version: AtomicU64,
+    me: Weak<Context>,
+}
+
+impl Context {
+    /// Without servers yet.
+    pub fn new(
+        router: &Arc<Router>,
+        catalog: Arc<Catalog>,
+        change_notifier: ChangeNotifier,
+        surroundings: Surroundings,
+    ) -> Arc<Context> {
+        Arc::new_cyclic(|me| Context {
+            catalog,
+            change_notifier: Arc::new(change_notifier),
+            surroundings: Arc::new(surroundings),
+            router: Arc::downgrade(router),
+            members: RwLock::default(),
+            version: AtomicU64::new(0),
+            me: me.clone(),
+        })
+    }
+
+    /// The servers, in order.
+    pub fn members(&self) -> Arc<Vec<Arc<Definition>>> {
+        Arc::clone(&self.members.read())
+    }
+
+    pub fn member(&self, name: &str) -> Option<Arc<Definition>> {
+        self.members().iter().find(|member| *member.name == *name).cloned()
+    }
+
+    /// Adds a server, or changes the one of that name.
+    pub fn put(&self, config: Arc<ServerConfig>, policy: ServerPolicy) -> Option<Arc<Definition>> {
+        let (router, me) = (self.router.upgrade()?, self.me.upgrade()?);
+        let known = self.member(&config.name);
+        let definition = match &known {
+            Some(known) => router.redefine(&me, known, config, policy),
+            None => router.define(&me, config, policy),
+        };
+        router.secrets_changed();
+        self.change(|members| {
+            match members.iter_mut().find(|known| known.name == definition.name) {
+                Some(known) => *known = Arc::clone(&definition),
+                None => members.push(Arc::clone(&definition)),
+            }
+        });
+        Some(definition)
+    }
+
+    /// Removes a server: calls in flight may finish, later ones fail as unknown.
+    pub fn remove(&self, name: &str) -> Option<Arc<Definition>> {
+        let (router, me) = (self.router.upgrade()?, self.me.upgrade()?);
+        let member = self.member(name)?;
+        self.change(|members| members.retain(|known| *known.name != *name));
+        router.leave(Some(&me), &member);
+        Some(member)
+    }
+
+    /// Puts the servers into the order of these names.
+    pub fn arrange(&self, names: &[&str]) {
+        let rank = |name: &str| names.iter().position(|known| *known == name);
+        self.change(|members| {
+            members.sort_by_key(|member| rank(&member.name).unwrap_or(usize::MAX));
+        });
+    }
+
+    /// Who shares a process of this server, and why: by its configuration, and by what it said of itself so far.
+    pub fn scope_of(&self, definition: &Definition) -> (Scope, Why) {
+        let Some(router) = self.router.upgrade() else {
+            return scope::of(&definition.config(), &SaidOfItself::default());
+        };
+        let mut said = router.said_of_itself(definition.id);
+        let snapshot = self.catalog.snapshot();
+        if let Some(known) = snapshot.known(definition.id) {
+            said.tool_names = known.tools.tools.iter().map(|tool| tool.name.to_string()).collect();
+        }
+        scope::of(&definition.config(), &said)
+    }
+
+    /// Replaces the list; readers see the old one or the new one, never a mix.
+    fn change(&self, change: impl FnOnce(&mut Vec<Arc<Definition>>)) {
+        let mut members = self.members.write();
+        let mut next = Vec::clone(&members);
+        change(&mut next);
+        *members = Arc::new(next);
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// Equal as long as clients of the direct surface would be shown the same. A server whose tools are unknown counts
+    /// too: its tools come with the next list, so the client has to request one.
+    pub fn tools_digest(&self, snapshot: &Snapshot) -> u64 {
+        let members = self.members();
+        let unknown = members
+            .iter()
+            .filter(|known| known.config().is_enabled() && snapshot.known(known.id).is_none());
+        unknown.fold(snapshot.digest(), |all, known| {
+            let mut hasher = DefaultHasher::new();
+            (known.id, "unknown").hash(&mut hasher);
+            all ^ hasher.finish()
+        })
+    }
+
+    /// Clients hear of the tools as they are now, if they changed.
+    pub fn tools_changed(&self) {
+        let digest = self.tools_digest(&self.catalog.snapshot());
+        self.change_notifier.heard(List::Tools, digest);
+    }
+
+    /// A place for one session.
+    pub fn seat(self: &Arc<Self>, session: u64, ends: SeatEnd) -> Arc<Seat> {
+        Arc::new(Seat {
+            context: Arc::clone(self),
+            session,
+            roots: Mutex::default(),
+            taken: Mutex::default(),
+            draining: AtomicBool::new(false),
+            ends,
+        })
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        let Some(router) = self.router.upgrade() else { return };
+        let members = std::mem::take(self.members.get_mut());
+        for member in members.iter() {
+            router.leave(None, member);
+        }
+    }
+}
+
+/// What becomes of a session's own instances when its seat is given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SeatEnd {
+    /// They end.
+    WithSession,
+    /// They stay until they were idle for long enough: the session rests, or there was none.
+    Stay,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Seat {
+    context: Arc<Context>,
+    /// Unique in the life of the process.
+    pub session: u64,
+    /// A digest of the client's roots, once it has said them.
+    roots: Mutex<Option<u64>>,
+    taken: Mutex<Taken>,
+    /// No new calls: the session is ending.
+    draining: AtomicBool,
+    ends: SeatEnd,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    /// Of which version of the context.
+    version: Option<u64>,
+    servers: Arc<Servers>,
+    /// The scope by which each definition was taken: a session's state stays where it is.
+    scopes: Vec<(crate::catalog::DefinitionId, Scope)>,
+}
+
+impl Seat {
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// The servers of this session, each with the instance that it uses.
+    pub fn servers(&self) -> Arc<Servers> {
+        let version = self.context.version.load(Ordering::Acquire);
+        let mut taken = self.taken.lock();
+        if taken.version == Some(version) {
+            return Arc::clone(&taken.servers);
+        }
+        let Some(router) = self.context.router.upgrade() else { return Arc::default() };
+        let members = self.context.members();
+        let before = std::mem::take(&mut taken.scopes);
+        let mut servers = Vec::with_capacity(members.len());
+        for definition in members.iter() {
+            let earlier = before.iter().find(|(id, _)| *id == definition.id);
+            let scope =
+                earlier.map_or_else(|| self.context.scope_of(definition).0, |(_, scope)| *scope);
+            taken.scopes.push((definition.id, scope));
+            let id = router.instance(definition, self.key(scope), &self.context.surroundings);
+            let (name, config) = (Arc::clone(&definition.name), definition.config());
+            servers.push(Entry { definition: definition.id, id, config, name });
+        }
+        taken.servers = Arc::new(servers.into_iter().collect());
+        taken.version = Some(version);
+        Arc::clone(&taken.servers)
+    }
+
+    /// Whether this session uses an instance.
+    pub fn uses(&self, server: metamcp_calls::pool::ServerId) -> bool {
+        self.taken.lock().servers.has(server)
+    }
+
+    /// Accepts no new calls of the client; calls of scripts and chains in progress still pass.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has instances of its own.
+    pub fn has_own(&self) -> bool {
+        self.taken.lock().scopes.iter().any(|(_, scope)| *scope == Scope::Session)
+    }
+
+    /// The session is over: what was its own ends now, whoever still holds the seat.
+    pub fn give_up(&self) {
+        if let Some(router) = self.context.router.upgrade() {
+            router.end_session(self.session);
+        }
+    }
+
+    /// The client's roots: servers of project scope are shared with those who have the same.
+    pub fn set_roots(&self, roots: Option<u64>) {
+        let before = std::mem::replace(&mut *self.roots.lock(), roots);
+        if before != roots {
+            self.taken.lock().version = None;
+        }
+    }
+
+    fn key(&self, scope: Scope) -> ScopeKey {
+        match scope {
+            Scope::Machine => ScopeKey::Machine,
+            Scope::Session => ScopeKey::Session(self.session),
+            Scope::Project => {
+                let mut hasher = DefaultHasher::new();
+                (&self.context.surroundings.folder, *self.roots.lock()).hash(&mut hasher);
+                ScopeKey::Project(hasher.finish())
+            }
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if self.ends == SeatEnd::WithSession {
+            self.give_up();
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! One connection on the local socket: its hello, and what it is for.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use metamcp_config::settings::DaemonMode;
+use metamcp_types::text;
+use metamcp_wire::local::{
+    Accepted, Code, CommandLine, HELLO_TIMEOUT, Hello, Kind, LocalError, MAX_HELLO, Refusal, Reply,
+};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::sync::{Notify, mpsc};
+
+use super::contexts::OpenContext;
+use super::{ClientContext, Command, Connected, Daemon, Ticket, VERSION, number};
+use crate::env::Variables;
+use crate::serve::stdio::{Options, Served};
+use crate::task;
+
+/// Longest part of a stranger's words in an answer.
+const MAX_QUOTED: usize = 200;
+/// How long a reply may take to be read.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Serves one connection to its end.
+pub(super) async fn serve(daemon: Arc<Daemon>, mut stream: UnixStream) {
+    let hello = match tokio::time::timeout(HELLO_TIMEOUT, read_hello(&mut stream)).await {
+        Ok(Ok(Some(line))) => Hello::parse(&line),
+        // Whoever connected to see whether anybody listens.
+        Ok(Ok(None)) => return,
+        Ok(Err(error)) => {
+            return tracing::debug!("a local connection ended before its hello: {error}");
+        }
+        Err(_) => {
+            let words = format!("no hello came within {}", text::duration(HELLO_TIMEOUT));
+            return refuse(&mut stream, Refusal::new(VERSION, Code::Protocol, words)).await;
+        }
+    };
+    let hello = match hello {
+        Ok(hello) => hello,
+        Err(error) => {
+            let mut refusal = Refusal::new(VERSION, Code::Protocol, clean(&error.to_string()));
+            if matches!(error, LocalError::Protocol { .. }) {
+                let hint = "update metamcp so that both are of one version, then run `metamcp daemon restart`";
+                refusal.hint = Some(hint.to_owned());
+            }
+            return refuse(&mut stream, refusal).await;
+        }
+    };
+    match hello.kind.clone() {
+        Kind::Session => session(daemon, hello, stream).await,
+        Kind::Command(line) => command(daemon, hello, line, stream).await,
+        Kind::Status => {
+            let status = serde_json::to_string(&daemon.status()).ok();
+            accept(&mut stream, Accepted { status, ..accepted() }).await;
+        }
+        Kind::Stop => stop(&daemon, stream).await,
+        Kind::Drain => match daemon.step_aside() {
+            Ok(socket) => {
+                let address = Some(socket.display().to_string());
+                accept(&mut stream, Accepted { address, ..accepted() }).await;
+            }
+            Err(error) => {
+                let words = format!("the socket could not be handed over: {error}");
+                refuse(&mut stream, Refusal::new(VERSION, Code::Internal, words)).await;
+            }
+        },
+        Kind::Listen => {
+            let words = "this daemon does not listen for others";
+            refuse(&mut stream, Refusal::new(VERSION, Code::Denied, words)).await;
+        }
+        Kind::Listeners => {
+            accept(&mut stream, accepted()).await;
+        }
+    }
+}
+
+fn accepted() -> Accepted {
+    Accepted {
+        version: VERSION.to_owned(),
+        pid: std::process::id(),
+        remarks: Vec::new(),
+        address: None,
+        status: None,
+        follow: 0,
+    }
+}
+
+fn clean(words: &str) -> String {
+    text::clean_line(words, MAX_QUOTED).into_owned()
+}
+
+/// The first line. Read byte-exact: what follows it belongs to the session.
+async fn read_hello(stream: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::with_capacity(8 * 1024);
+    loop {
+        stream.readable().await?;
+        // Looked at first, and taken only up to the newline.
+        let mut buffer = [0; 16 * 1024];
+        let seen = match stream.try_io(tokio::io::Interest::READABLE, || peek(stream, &mut buffer))
+        {
+            Ok(0) if line.is_empty() => return Ok(None),
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(seen) => seen,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(error) => return Err(error),
+        };
+        let newline = memchr::memchr(b'\n', &buffer[..seen]);
+        let take = newline.map_or(seen, |at| at + 1);
+        stream.read_exact(&mut buffer[..take]).await?;
+        line.extend_from_slice(&buffer[..take]);
+        if newline.is_some() {
+            line.pop();
+            return Ok(Some(line));
+        }
+        if line.len() > MAX_HELLO {
+            return Err(io::Error::other("the hello is too long"));
+        }
+    }
+}
+
+fn peek(stream: &UnixStream, buffer: &mut [u8]) -> io::Result<usize> {
+    use nix::sys::socket::{MsgFlags, recv};
+    use std::os::fd::AsRawFd as _;
+    Ok(recv(stream.as_raw_fd(), buffer, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT)?)
+}
+
+async fn say(stream: &mut UnixStream, reply: Reply) -> bool {
+    let line = reply.to_line();
+    matches!(tokio::time::timeout(REPLY_TIMEOUT, stream.write_all(&line)).await, Ok(Ok(())))
+}
+
+async fn accept(stream: &mut UnixStream, accepted: Accepted) -> bool {
+    say(stream, Reply::Accepted(accepted)).await
+}
+
+async fn refuse(stream: &mut UnixStream, refusal: Refusal) {
+    say(stream, Reply::Refused(refusal)).await;
+}
+
+/// The client's part of a hello.
+fn client_of(hello: &Hello) -> Result<ClientContext, Refusal> {
+    let folder = PathBuf::from(&hello.folder);
+    if !folder.is_absolute() {
+        let words = format!("the folder {:?} is not an absolute path", clean(&hello.folder));
+        return Err(Refusal::new(VERSION, Code::Protocol, words));
+    }
+    let variables: BTreeMap<String, String> = hello.env.iter().cloned().collect();
+    let variables = Variables::of(variables);
+    Ok(ClientContext { folder, flags: hello.flags.clone(), variables })
+}
+
+/// The context of a hello, and a ticket for its connection.
+async fn admitted(
+    daemon: &Arc<Daemon>,
+    hello: &Hello,
+    kind: &'static str,
+    session: u64,
+) -> Result<(Arc<OpenContext>, Ticket), Refusal> {
+    if daemon.is_draining.load(std::sync::atomic::Ordering::Relaxed) {
+        let words = "this daemon takes no new clients: it is ending or being replaced";
+        return Err(Refusal::new(VERSION, Code::Draining, words));
+    }
+    let client = client_of(hello)?;
+    let variables = client.variables.clone();
+    let context = daemon.context(client).await?;
+    if context.loaded().config.settings.daemon.mode == DaemonMode::Off {
+        context.left(daemon.now());
+        let words = "the configuration of this client says `daemon.mode: off`";
+        return Err(Refusal::new(VERSION, Code::Off, words));
+    }
+    let connected = Connected {
+        session,
+        kind,
+        pid: hello.pid,
+        folder: hello.folder.clone(),
+        since: daemon.now(),
+        client: Mutex::new(None),
+        context: Some(Arc::clone(&context)),
+        variables,
+        leave: Notify::new(),
+    };
+    match daemon.enter(connected) {
+        Some(ticket) => Ok((context, ticket)),
+        None => {
+            context.left(daemon.now());
+            let words = "the daemon serves too many clients already";
+            Err(Refusal::new(VERSION, Code::Busy, words))
+        }
+    }
+}
+
+async fn session(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStream) {
+    let number = number();
+    let (context, ticket) = match admitted(&daemon, &hello, "stdio", number).await {
+        Ok(admitted) => admitted,
+        Err(refusal) => return refuse(&mut stream, refusal).await,
+    };
+    let (gateway, loaded) = (Arc::clone(&context.gateway), context.loaded());
+    let mut remarks = daemon.host.remarks(&loaded);
+    remarks.extend(daemon.differences(&loaded.config.settings));
+    if !accept(&mut stream, Accepted { remarks, ..accepted() }).await {
+        return;
+    }
+    let Ok(watched) = stream.as_fd().try_clone_to_owned() else { return };
+    let settings = &loaded.config.settings;
+    let options = Options {
+        line_limit: settings.limits.line_bytes,
+        drain: settings.timeouts.drain,
+        can_answer: Arc::new(move || has_reader(&watched)),
+    };
+    let view = gateway.session_view_of(number);
+    let seat = Arc::clone(&view.seat);
+    let (input, output) = stream.into_split();
+    let (tell, mut stop) = mpsc::channel(4);
+    let told = task::spawn("end of a session", {
+        let (mut stopping, connected) =
+            (daemon.stopping.subscribe(), Arc::clone(&ticket.connected));
+        async move {
+            tokio::select! {
+                _ = stopping.wait_for(|stops| *stops) => {}
+                () = connected.leave.notified() => {}
+            }
+            drop(tell.send(()).await);
+            // A second word would not wait for calls in flight.
+            std::future::pending::<()>().await;
+        }
+    });
+    let served = Served::begin(view, output);
+    *ticket.connected.client.lock() = Some(Arc::downgrade(&served.session));
+    served.until_over(input, options, &mut stop).await;
+    told.abort();
+    served.session.stop();
+    served.flushed().await;
+    served.session.abandon();
+    seat.give_up();
+    drop(ticket);
+}
+
+/// Whether the client could still read: its end of the socket is not closed for good.
+fn has_reader(socket: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(socket.as_fd(), PollFlags::empty())];
+    match poll(&mut polled, PollTimeout::ZERO) {
+        Ok(1..) => !polled[0]
+            .revents()
+            .is_some_and(|seen| seen.intersects(PollFlags::POLLHUP | PollFlags::POLLERR)),
+        _ => true,
+    }
+}
+
+async fn command(daemon: Arc<Daemon>, hello: Hello, line: CommandLine, mut stream: UnixStream) {
+    let (context, ticket) = match admitted(&daemon, &hello, "command", number()).await {
+        Ok(admitted) => admitted,
+        Err(refusal) => return refuse(&mut stream, refusal).await,
+    };
+    if accept(&mut stream, accepted()).await {
+        let (loaded, gateway) = (context.loaded(), Arc::clone(&context.gateway));
+        daemon.host.command(Command { hello, line, loaded, gateway }, stream).await;
+    }
+    drop(ticket);
+}
+
+/// Answers, and keeps the connection until the process ends, so that its end can be waited for.
+async fn stop(daemon: &Arc<Daemon>, mut stream: UnixStream) {
+    accept(&mut stream, accepted()).await;
+    daemon.stopping.send_replace(true);
+    let mut ignored = [0; 64];
+    while matches!(stream.read(&mut ignored).await, Ok(1..)) {}
+}
