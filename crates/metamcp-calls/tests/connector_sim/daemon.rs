@@ -111,6 +111,11 @@ impl Daemon {
         // A handshake is answered before what was sent along with it.
         let at = session.working.iter().position(|line| line.is("initialize"));
         let at = at.unwrap_or_else(|| rng.size(0, session.working.len() - 1));
+        // What changes the session is done in the order it came, as in the gateway.
+        let told = ["logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
+        let changes = |line: &Line| told.iter().any(|method| line.is(method));
+        let first = session.working.iter().position(changes);
+        let at = first.filter(|_| changes(&session.working[at])).unwrap_or(at);
         let line = session.working.remove(at);
         let Line::Request { id, method, subject, key } = line else { return };
         let is_ours = id.contains("metamcp");
