@@ -38,7 +38,7 @@ pub struct Variables {
 }
 
 /// Variables that were asked for.
-pub type Asked = Mutex<BTreeMap<String, Option<String>>>;
+pub(crate) type Asked = Mutex<BTreeMap<String, Option<String>>>;
 
 /// Without the values, which are often secrets.
 impl std::fmt::Debug for Variables {
@@ -58,7 +58,7 @@ impl Variables {
 
     /// The same, which from now on notes what is asked for.
     #[must_use]
-    pub fn recording(&self, asked: &Arc<Asked>) -> Variables {
+    pub(crate) fn recording(&self, asked: &Arc<Asked>) -> Variables {
         Variables { all: self.all.clone(), asked: Some(Arc::clone(asked)) }
     }
 

@@ -6,7 +6,7 @@ pub mod change_notifier;
 pub mod clock;
 pub mod compute;
 pub mod config;
-mod env;
+pub mod env;
 pub mod files;
 pub mod gateway;
 mod jwt;

@@ -315,7 +315,8 @@ impl Router {
 
     /// Passes a call to the dispatch, under a key of its own.
     fn enter(&self, mut pending: Pending, now: Moment) {
-        let options = CallOptions { harmless: pending.request.harmless, ..CallOptions::default() };
+        let lane = pending.record.identity.session;
+        let options = CallOptions { harmless: pending.request.harmless, lane, timeout: None };
         let mut effects = Effects::new();
         let mut state = self.lock();
         pending.key = state.next_key;

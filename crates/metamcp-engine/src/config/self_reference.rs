@@ -10,7 +10,7 @@ use metamcp_config::config::{
     is_called_as_we_are,
 };
 
-use crate::env;
+use crate::env::Variables;
 
 /// The variable that passes the nesting depth to gateways started by a gateway.
 pub const ABOVE: &str = "METAMCP_GATEWAYS_ABOVE";
@@ -37,9 +37,9 @@ pub fn above(lookup: &dyn Fn(&str) -> Option<String>) -> Result<usize, Recursion
     if above > MAX_ABOVE { Err(RecursionError { above }) } else { Ok(above) }
 }
 
-/// The depth for gateways that this one starts.
-pub fn below() -> String {
-    let above = above(&env::var).unwrap_or(MAX_ABOVE);
+/// The depth for gateways that are started below a client with these variables.
+pub fn below(variables: &Variables) -> String {
+    let above = above(&|name: &str| variables.get(name)).unwrap_or(MAX_ABOVE);
     (above + 1).to_string()
 }
 

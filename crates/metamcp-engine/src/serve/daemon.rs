@@ -157,6 +157,7 @@ impl Daemon {
     pub async fn serve(self: &Arc<Self>, listener: UnixListener, mut stop: mpsc::Receiver<()>) {
         let mut stopping = self.stopping.subscribe();
         self.touch();
+        tracing::info!("the daemon of version {VERSION} serves as process {}", std::process::id());
         loop {
             tokio::select! {
                 accepted = listener.accept() => self.accept(accepted).await,

@@ -211,7 +211,7 @@ pub(crate) fn error_json(error: &LoadError) -> Value {
         LoadError::NotAFile { path, .. } | LoadError::TooLarge { path } => {
             vec![json!({ "file": path, "message": error.to_string() })]
         }
-        LoadError::NoSuchToolset { .. } | LoadError::NoHome => {
+        LoadError::NoSuchToolset { .. } | LoadError::Elsewhere { .. } | LoadError::NoHome => {
             vec![json!({ "message": error.to_string() })]
         }
     };

@@ -1,17 +1,127 @@
-//! `metamcp daemon run`: the daemon itself.
+//! `metamcp daemon run`: the daemon itself, and how it reads a client's configuration.
+//! Owns: its start, what it tells who started it.      Never: serves (`metamcp_engine::serve::daemon` does).
+//! In: the home of metamcp.  Out: one line on stdout when it is ready; the log on stderr.
+//! Tests: `tests/daemon/`.
 
 use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
 
-use anyhow::bail;
+use anyhow::Context;
+use metamcp_child::ShimCommand;
+use metamcp_engine::config::{self, LoadError, LoadOptions, Loaded};
+use metamcp_engine::gateway::Machine;
+use metamcp_engine::runtime_folder::Places;
+use metamcp_engine::serve::daemon::{Boxed, ClientContext, Command, Daemon, Host, VERSION};
+use metamcp_engine::{rlimits, telemetry};
+use metamcp_sandbox::host::Launch;
+use metamcp_wire::local::{Code, Refusal};
+use tokio::net::{UnixListener, UnixStream};
 
-use crate::ConfigRequest;
-use crate::args::DaemonRunArgs;
+use super::{remote, serve};
+use crate::args::{self, DaemonRunArgs};
 use crate::exit::Exit;
+use crate::{ConfigRequest, cannot_load, isolation, render};
+
+/// The line that says that connectors may come.
+const READY: &str = "ready";
 
 pub(crate) fn run(
-    _config_request: ConfigRequest,
+    config_request: ConfigRequest,
     _args: &DaemonRunArgs,
-    _out: &mut dyn Write,
+    out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
-    bail!("this program was built without the daemon")
+    // It outlives the folder it was started in.
+    std::env::set_current_dir("/").context("the root folder cannot be entered")?;
+    let loaded = match config::load(crate::asked(config_request.flags, Path::new("/"))) {
+        Ok(loaded) => loaded,
+        // A client gets the same words, and may have another file that works.
+        Err(error) => return cannot_load(&error, false),
+    };
+    let settings = loaded.config.settings;
+    telemetry::start(settings.log_level);
+    let places = Places::find(&settings.home)?;
+    let Some(held) = places.hold()? else {
+        writeln!(out, "{READY}: another daemon runs already")?;
+        return Ok(Exit::Success);
+    };
+    let shim = ShimCommand::this_binary(crate::SHIM_ARGUMENT)
+        .context("the path of this program is not known")?;
+    rlimits::prepare().map_err(anyhow::Error::msg)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        rlimits::survive_large_files();
+        let stop = serve::stop_signals()?;
+        let listener = places.bind(&held).context("the local socket cannot be opened")?;
+        listener.set_nonblocking(true)?;
+        let listener = UnixListener::from_std(listener)?;
+        let machine = Machine::start(&settings, shim);
+        let daemon = Daemon::new(machine, settings, Arc::new(Program), places, held);
+        writeln!(out, "{READY}")?;
+        out.flush()?;
+        daemon.serve(listener, stop).await;
+        anyhow::Ok(())
+    })?;
+    runtime.shutdown_background();
+    Ok(Exit::Success)
+}
+
+/// This program, as the daemon needs it.
+struct Program;
+
+impl Host for Program {
+    fn load(&self, client: &ClientContext) -> Result<Loaded, Refusal> {
+        let lookup = |name: &str| client.variables.get(name);
+        let misused = |words: String| {
+            let exit = Some(Exit::Usage.code());
+            Refusal { exit, ..Refusal::new(VERSION, Code::Config, words) }
+        };
+        let words = std::iter::once("metamcp").chain(client.flags.iter().map(String::as_str));
+        let flags =
+            args::parse(words.map(Into::into)).map_err(|error| misused(error.to_string()))?;
+        config::above(&lookup).map_err(|error| misused(error.to_string()))?;
+        let options = LoadOptions {
+            flags: flags.settings.given,
+            lookup: &lookup,
+            variables: client.variables.names(),
+            lacks: &isolation::lacks,
+            working_dir: &client.folder,
+        };
+        config::load(options).map_err(|error| unusable(&error))
+    }
+
+    fn worker(&self, loaded: &Loaded) -> Launch {
+        crate::worker(&loaded.config.settings.code)
+    }
+
+    fn remarks(&self, loaded: &Loaded) -> Vec<String> {
+        let mut told = Vec::new();
+        // Writing to memory does not fail.
+        serve::tell_remarks(loaded, &mut told).ok();
+        lines(&told)
+    }
+
+    fn command(&self, command: Command, stream: UnixStream) -> Boxed<()> {
+        Box::pin(async move {
+            let Command { hello, line, loaded, gateway } = command;
+            let (input, output) = stream.into_split();
+            let served = remote::serve(remote::Job { hello, line, loaded, gateway }, input, output);
+            // An error means that nobody reads its frames any more.
+            drop(served.await);
+        })
+    }
+}
+
+/// What is wrong with a configuration, as the same program would have said it by itself.
+fn unusable(error: &LoadError) -> Refusal {
+    let mut told = Vec::new();
+    render::load_error(&mut told, error).ok();
+    let told = anstream::adapter::strip_str(&String::from_utf8_lossy(&told)).to_string();
+    let words = told.trim_end().strip_prefix("error: ").unwrap_or(told.trim_end());
+    Refusal { exit: Some(Exit::Config.code()), ..Refusal::new(VERSION, Code::Config, words) }
+}
+
+fn lines(told: &[u8]) -> Vec<String> {
+    let told = anstream::adapter::strip_str(&String::from_utf8_lossy(told)).to_string();
+    told.lines().map(str::to_owned).collect()
 }

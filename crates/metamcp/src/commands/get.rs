@@ -84,7 +84,8 @@ fn running(loaded: &Loaded, name: &str) -> anyhow::Result<Option<usize>> {
         let definition = gateway.context.member(name)?.id;
         let runs = |(id, one): &(ServerId, Instance)| {
             let state = gateway.router.view(*id).and_then(|view| view.state);
-            let is_up = matches!(state, Some(State::Connecting | State::Active { .. } | State::Idle));
+            let is_up =
+                matches!(state, Some(State::Connecting | State::Active { .. } | State::Idle));
             one.definition.id == definition && is_up
         };
         Some(gateway.router.instances().iter().filter(|one| runs(one)).count())

@@ -65,7 +65,7 @@ pub(crate) fn run(
                 let options = serve::stdio::Options {
                     line_limit: settings.limits.line_bytes,
                     drain: settings.timeouts.drain,
-                    can_answer: stream::has_reader,
+                    can_answer: Arc::new(stream::has_reader),
                 };
                 serve::stdio::serve(&gateway, stream::input(), stream::output(), options, stop)
                     .await;
@@ -121,15 +121,7 @@ fn tell_who_comes_in(plan: &Plan, diagnostics: &mut dyn Write) -> std::io::Resul
 
 /// Remarks for the operator before start-up, filtered by the log level.
 fn tell(loaded: &Loaded, diagnostics: &mut dyn Write) -> std::io::Result<()> {
-    let level = loaded.config.settings.log_level;
-    let is_shown = |severity: Severity| match severity {
-        Severity::Error => level != LogLevel::Off,
-        Severity::Warning => !matches!(level, LogLevel::Off | LogLevel::Error),
-        Severity::Note => matches!(level, LogLevel::Info | LogLevel::Debug | LogLevel::Trace),
-    };
-    let shown: Vec<_> =
-        loaded.remarks.iter().filter(|remark| is_shown(remark.severity)).cloned().collect();
-    render::remarks(diagnostics, &shown)?;
+    tell_remarks(loaded, diagnostics)?;
     let is_stdio = loaded.config.settings.serve.transport == Transport::Stdio;
     if is_stdio && std::io::stdin().is_terminal() {
         // Somebody typed the bare command: nothing would ever happen, with no explanation.
@@ -139,6 +131,20 @@ fn tell(loaded: &Loaded, diagnostics: &mut dyn Write) -> std::io::Result<()> {
              Try `metamcp demo` or `metamcp --help`; Ctrl-C ends it."
         )?;
     }
+    Ok(())
+}
+
+/// Those about the configuration.
+pub(super) fn tell_remarks(loaded: &Loaded, diagnostics: &mut dyn Write) -> std::io::Result<()> {
+    let level = loaded.config.settings.log_level;
+    let is_shown = |severity: Severity| match severity {
+        Severity::Error => level != LogLevel::Off,
+        Severity::Warning => !matches!(level, LogLevel::Off | LogLevel::Error),
+        Severity::Note => matches!(level, LogLevel::Info | LogLevel::Debug | LogLevel::Trace),
+    };
+    let shown: Vec<_> =
+        loaded.remarks.iter().filter(|remark| is_shown(remark.severity)).cloned().collect();
+    render::remarks(diagnostics, &shown)?;
     match super::advice(loaded) {
         Some(advice) if is_shown(Severity::Warning) => {
             writeln!(diagnostics, "metamcp: serving without servers: {advice}")
@@ -149,7 +155,7 @@ fn tell(loaded: &Loaded, diagnostics: &mut dyn Write) -> std::io::Result<()> {
 
 /// One message per termination signal: the first requests a graceful shutdown, the second an immediate one.
 #[cfg(unix)]
-fn stop_signals() -> anyhow::Result<mpsc::Receiver<()>> {
+pub(super) fn stop_signals() -> anyhow::Result<mpsc::Receiver<()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -172,7 +178,7 @@ fn stop_signals() -> anyhow::Result<mpsc::Receiver<()>> {
 }
 
 #[cfg(not(unix))]
-fn stop_signals() -> anyhow::Result<mpsc::Receiver<()>> {
+pub(super) fn stop_signals() -> anyhow::Result<mpsc::Receiver<()>> {
     let (say, heard) = mpsc::channel(SIGNALS);
     task::spawn("signals", async move {
         while tokio::signal::ctrl_c().await.is_ok() && say.send(()).await.is_ok() {}

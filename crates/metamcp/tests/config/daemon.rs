@@ -95,7 +95,8 @@ fn without_a_daemon_the_commands_say_so() {
         let (code, out, err) = said(&run(&shell, line));
         let root = shell.path("").display().to_string();
         let code = code.unwrap();
-        told += &format!("$ metamcp {} -> {code}\n{out}{err}", line.join(" ")).replace(&root, "ROOT/");
+        told +=
+            &format!("$ metamcp {} -> {code}\n{out}{err}", line.join(" ")).replace(&root, "ROOT/");
     }
     assert_snapshot!(told);
 }
@@ -269,8 +270,10 @@ fn the_log_is_printed_from_its_end() {
     let (exit, out, _) = said(&run(&shell, &["daemon", "logs", "-n", "2"]));
     assert_eq!((exit, out.as_str()), (Some(0), "two\nthree\n"));
     // As it grows.
-    let mut child =
-        command(&shell, &["daemon", "logs", "-n", "1", "-f"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = command(&shell, &["daemon", "logs", "-n", "1", "-f"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "three");
     shell.write("user/.metamcp/daemon.log", "one\ntwo\nthree\nfour\n");
@@ -306,10 +309,14 @@ fn a_service_is_enabled_by_the_systems_own_program() {
     let output = shell.run(&["service", "install", "--json", "--home", "/elsewhere/metamcp"]);
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&told["changed"], &told["error"]), (&json!(true), &json!(null)), "{told}");
-    assert_eq!(shell.read("user/ran"), "--user daemon-reload\n--user enable --now metamcp.service\n");
+    assert_eq!(
+        shell.read("user/ran"),
+        "--user daemon-reload\n--user enable --now metamcp.service\n"
+    );
     let unit = shell.read("user/.config/systemd/user/metamcp.service");
     let program = env!("CARGO_BIN_EXE_metamcp");
-    let line = format!("ExecStart=\"{program}\" \"daemon\" \"run\" \"--home\" \"/elsewhere/metamcp\"");
+    let line =
+        format!("ExecStart=\"{program}\" \"daemon\" \"run\" \"--home\" \"/elsewhere/metamcp\"");
     assert!(unit.contains(&line), "{unit}");
 }
 

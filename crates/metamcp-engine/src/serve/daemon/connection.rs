@@ -228,7 +228,7 @@ async fn session(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStream) {
                 _ = stopping.wait_for(|stops| *stops) => {}
                 () = connected.leave.notified() => {}
             }
-            drop(tell.send(()).await);
+            let _ended_by_itself = tell.send(()).await;
             // A second word would not wait for calls in flight.
             std::future::pending::<()>().await;
         }

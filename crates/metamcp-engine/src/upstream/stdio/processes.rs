@@ -140,13 +140,14 @@ fn spec(
     client: Option<&Surroundings>,
 ) -> Spec {
     let LocalCommand { command, args, env, cwd } = local;
+    let variables = client.map(|client| client.variables.clone()).unwrap_or_default();
     Spec {
         program: command.into(),
         args: args.iter().map(OsString::from).collect(),
         env: env
             .iter()
             .map(|(name, value)| (name.into(), value.expose().into()))
-            .chain([(crate::config::ABOVE.into(), crate::config::below().into())])
+            .chain([(crate::config::ABOVE.into(), crate::config::below(&variables).into())])
             .collect(),
         cwd: match (cwd, client.and_then(|client| client.folder.as_ref())) {
             (Some(cwd), Some(folder)) => Some(folder.join(cwd)),

@@ -56,7 +56,8 @@ pub(super) fn servers(
         ]);
     }
     columns(out, &rows, width)?;
-    let runs = |server: &&Value| matches!(&*said(server, "state"), "idle" | "active" | "connecting");
+    let runs =
+        |server: &&Value| matches!(&*said(server, "state"), "idle" | "active" | "connecting");
     let running = knows_state.then(|| all.iter().filter(runs).count());
     let disabled = all.iter().filter(|server| server["state"] == "disabled").count();
     let disabled = if disabled == 0 { String::new() } else { format!(", {disabled} disabled") };

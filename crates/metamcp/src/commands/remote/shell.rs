@@ -7,9 +7,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use metamcp_config::settings::{DaemonMode, Given, Origin};
-use metamcp_wire::local::{
-    CommandLine, Frame, Hello, Kind, MAX_HELLO, Refusal, Reply, Terminal,
-};
+use metamcp_wire::local::{CommandLine, Frame, Hello, Kind, MAX_HELLO, Refusal, Reply, Terminal};
 
 use crate::args::{Args, Command};
 use crate::commands::daemon_client::{self, Absent, Connection};
@@ -148,12 +146,7 @@ fn flags(given: &[Given]) -> Vec<String> {
     given.iter().filter(is_of_context).map(word).collect()
 }
 
-fn connect(
-    home: &Path,
-    hello: &[u8],
-    manner: Manner,
-    args: &Args,
-) -> Result<Connection, Absent> {
+fn connect(home: &Path, hello: &[u8], manner: Manner, args: &Args) -> Result<Connection, Absent> {
     match daemon_client::ask(home, hello) {
         Err(Absent::NotRunning) if manner.starts && wants_one(args) => {
             daemon_client::start(home).map_err(|error| Absent::Unusable(format!("{error:#}")))?;
@@ -175,7 +168,9 @@ fn wants_one(args: &Args) -> bool {
 enum Ended {
     Exit(u8),
     /// The connection ended first; whether nothing had been printed.
-    Broken { silent: bool },
+    Broken {
+        silent: bool,
+    },
 }
 
 /// Prints frames until the last.
