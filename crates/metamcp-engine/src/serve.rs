@@ -3,6 +3,7 @@
 //! In: bytes of clients.  Out: bytes to them, each message on its stream.
 //! Tests: `metamcp/tests/`, with real clients.
 
+mod client_roots;
 #[cfg(unix)]
 pub mod daemon;
 pub mod daemon_status;

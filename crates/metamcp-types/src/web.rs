@@ -249,6 +249,12 @@ impl SsrfZone {
     }
 }
 
+/// The path that a `file:` address names, without a final slash.
+pub fn file_path(uri: &str) -> Option<std::path::PathBuf> {
+    let url = url::Url::parse(uri).ok().filter(|url| url.scheme() == "file")?;
+    Some(url.to_file_path().ok()?.components().collect())
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -5,6 +5,7 @@
 
 mod connection;
 mod contexts;
+mod listening;
 mod report;
 
 use std::future::Future;
@@ -30,6 +31,7 @@ use crate::env::Variables;
 use crate::gateway::{Gateway, Machine};
 use crate::observe::{Identity, Subscriber};
 use crate::runtime_folder::{Held, Places, peer_is_us};
+use crate::serve::http::Plan;
 use crate::task;
 
 /// The version that connectors compare with theirs.
@@ -50,6 +52,9 @@ pub trait Host: Send + Sync {
     fn worker(&self, loaded: &Loaded) -> Launch;
     /// Remarks for the person who started the client.
     fn remarks(&self, loaded: &Loaded) -> Vec<String>;
+    /// Who may come in over HTTP, by this configuration, and what to tell the person who started it.
+    fn plan(&self, loaded: &Loaded, client: &ClientContext)
+    -> Result<(Plan, Vec<String>), Refusal>;
     /// Runs a command of a shell, to its last frame.
     fn command(&self, command: Command, stream: UnixStream) -> Boxed<()>;
 }
@@ -82,6 +87,8 @@ pub struct Daemon {
     /// The lock that makes this the user's daemon, until it steps aside for a newer one.
     held: Mutex<Option<Held>>,
     contexts: Contexts,
+    /// Listeners of a daemon that this one replaced, until their connectors come.
+    adopted: Mutex<Vec<listening::Listener>>,
     connections: Mutex<Vec<Arc<Connected>>>,
     calls: Arc<CallCounter>,
     /// Takes no new sessions.
@@ -104,6 +111,8 @@ pub struct Connected {
     client: Mutex<Option<std::sync::Weak<super::Session>>>,
     context: Option<Arc<contexts::OpenContext>>,
     variables: Variables,
+    /// The HTTP listener that lives as long as it does.
+    listener: Mutex<Option<listening::Listener>>,
     /// Its context no longer fits it: it is asked to come back.
     leave: Notify,
 }
@@ -143,6 +152,7 @@ impl Daemon {
             places,
             held: Mutex::new(Some(held)),
             contexts: Contexts::default(),
+            adopted: Mutex::default(),
             connections: Mutex::default(),
             calls,
             is_draining: AtomicBool::new(false),

@@ -86,6 +86,29 @@ pub async fn serve(
     drain: Duration,
     mut stop: mpsc::Receiver<()>,
 ) -> Ended {
+    let shutdown = listen(gateway, listener, plan, drain, &mut stop, Ending::WithServers).await;
+    wind_up(&gateway.machine, &mut stop, shutdown).await;
+    Ended::Requested
+}
+
+/// What ends with a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// Every server: the process ends too.
+    WithServers,
+    /// Its sessions: others use the servers.
+    SessionsOnly,
+}
+
+/// Serves clients until the first message on `stop`; then drains, and ends their sessions.
+pub(super) async fn listen(
+    gateway: &Gateway,
+    listener: TcpListener,
+    plan: Plan,
+    drain: Duration,
+    stop: &mut mpsc::Receiver<()>,
+    ending: Ending,
+) -> Shutdown {
     let Plan { mut http_config, tls, keys, .. } = plan;
     // A gateway restricted to one toolset serves no endpoints for others.
     let served = gateway.scopes.iter().filter(|_| gateway.view.scope.is_none());
@@ -137,7 +160,10 @@ pub async fn serve(
     for session in handler.awake() {
         session.stop();
     }
-    gateway.router.stop_now();
+    match ending {
+        Ending::WithServers => gateway.router.stop_now(),
+        Ending::SessionsOnly => handler.awake().iter().for_each(|session| session.abandon()),
+    }
     for session in handler.awake() {
         session.response_streams.close();
     }
@@ -146,8 +172,8 @@ pub async fn serve(
         let _cut_short = timeout(FINAL_WRITES, room.acquire_many(all)).await;
         let _no_connections = tell.send(Phase::Ended);
     };
-    tokio::join!(gone, wind_up(&gateway.machine, &mut stop, shutdown));
-    Ended::Requested
+    gone.await;
+    shutdown
 }
 
 async fn sweeper(handler: Arc<Handler>, every: Duration) {

@@ -22,7 +22,7 @@ use metamcp_wire::scan::Defect;
 use metamcp_wire::{object, write};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::response_streams::ResponseStreams;
@@ -53,8 +53,8 @@ pub struct Session {
     state: Mutex<State>,
     /// Requests of the stateless era.
     pub stateless: StatelessHandler,
-    /// The client sent `notifications/initialized`.
-    ready: Notify,
+    /// How often the client sent `notifications/initialized`, or that its roots changed.
+    ready: watch::Sender<u64>,
     me: Weak<Session>,
 }
 
@@ -145,7 +145,7 @@ impl Session {
             view,
             response_streams,
             state: Mutex::new(state),
-            ready: Notify::new(),
+            ready: watch::channel(0).0,
             me: me.clone(),
         });
         if resumed {
@@ -165,7 +165,13 @@ impl Session {
 
     /// Waits until the client is initialized, and may be sent requests.
     pub async fn introduced(&self) {
-        self.ready.notified().await;
+        // The sender lives as long as the session.
+        drop(self.ready.subscribe().wait_for(|steps| *steps > 0).await);
+    }
+
+    /// Moves when the client is initialized, and when its roots change.
+    pub(super) fn steps(&self) -> watch::Receiver<u64> {
+        self.ready.subscribe()
     }
 
     /// The session as the caller of the client's request with this id.
@@ -455,9 +461,10 @@ impl Session {
                     self.response_streams.end(id);
                 }
             }
-            "notifications/initialized" => self.ready.notify_one(),
+            "notifications/initialized" => self.ready.send_modify(|steps| *steps += 1),
             "notifications/roots/list_changed" => {
                 self.view.surface.router.roots_changed(|server| self.view.seat.uses(server));
+                self.ready.send_modify(|steps| *steps += 1);
             }
             _ => {}
         }

@@ -9,9 +9,11 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use metamcp_child::ShimCommand;
+use metamcp_config::settings::Transport;
 use metamcp_engine::config::{self, LoadError, LoadOptions, Loaded};
 use metamcp_engine::gateway::Machine;
 use metamcp_engine::runtime_folder::Places;
+use metamcp_engine::serve::http::Plan;
 use metamcp_engine::serve::daemon::{Boxed, ClientContext, Command, Daemon, Host, VERSION};
 use metamcp_engine::{rlimits, telemetry};
 use metamcp_sandbox::host::Launch;
@@ -28,7 +30,7 @@ const READY: &str = "ready";
 
 pub(crate) fn run(
     config_request: ConfigRequest,
-    _args: &DaemonRunArgs,
+    args: &DaemonRunArgs,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     // It outlives the folder it was started in.
@@ -57,6 +59,10 @@ pub(crate) fn run(
         let listener = UnixListener::from_std(listener)?;
         let machine = Machine::start(&settings, shim);
         let daemon = Daemon::new(machine, settings, Arc::new(Program), places, held);
+        if let Some(old) = &args.take_over {
+            // Without them its HTTP clients come back by themselves; the rest is not affected.
+            daemon.take_over(old);
+        }
         writeln!(out, "{READY}")?;
         out.flush()?;
         daemon.serve(listener, stop).await;
@@ -87,7 +93,26 @@ impl Host for Program {
             lacks: &isolation::lacks,
             working_dir: &client.folder,
         };
-        config::load(options).map_err(|error| unusable(&error))
+        let mut loaded = config::load(options).map_err(|error| unusable(&error))?;
+        let settings = &loaded.config.settings;
+        if settings.serve.transport != Transport::Stdio
+            && Plan::of(&loaded.config, &lookup).is_ok_and(|plan| plan.is_open())
+        {
+            let closed = serve::without_provisioning(&loaded);
+            loaded.config = closed.map_err(|error| misused(format!("{error:#}")))?;
+        }
+        Ok(loaded)
+    }
+
+    fn plan(&self, loaded: &Loaded, client: &ClientContext) -> Result<(Plan, Vec<String>), Refusal> {
+        let plan = Plan::of(&loaded.config, &|name: &str| client.variables.get(name));
+        let plan = plan.map_err(|error| {
+            let exit = Some(Exit::Failure.code());
+            Refusal { exit, ..Refusal::new(VERSION, Code::Config, format!("{:#}", anyhow::Error::from(error))) }
+        })?;
+        let mut told = Vec::new();
+        serve::tell_who_comes_in(&plan, &mut told).ok();
+        Ok((plan, lines(&told)))
     }
 
     fn worker(&self, loaded: &Loaded) -> Launch {

@@ -106,7 +106,7 @@ pub(crate) fn run(
 
 /// The configuration for a gateway without authentication: any program could request the installation of servers and
 /// approve it in the user's place. What the operator enabled explicitly is not disabled silently.
-fn without_provisioning(loaded: &Loaded) -> anyhow::Result<Config> {
+pub(super) fn without_provisioning(loaded: &Loaded) -> anyhow::Result<Config> {
     let is_wished = |given: &Given| {
         given.setting.flag == "provision"
             && given.origin != Origin::Default
@@ -125,7 +125,7 @@ fn without_provisioning(loaded: &Loaded) -> anyhow::Result<Config> {
 }
 
 /// How clients authenticate. The token itself is only in its file: stderr ends up in logs.
-fn tell_who_comes_in(plan: &Plan, diagnostics: &mut dyn Write) -> std::io::Result<()> {
+pub(super) fn tell_who_comes_in(plan: &Plan, diagnostics: &mut dyn Write) -> std::io::Result<()> {
     if plan.is_open() {
         writeln!(
             diagnostics,

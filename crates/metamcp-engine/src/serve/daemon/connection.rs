@@ -19,8 +19,9 @@ use tokio::net::UnixStream;
 use tokio::sync::{Notify, mpsc};
 
 use super::contexts::OpenContext;
-use super::{ClientContext, Command, Connected, Daemon, Ticket, VERSION, number};
+use super::{ClientContext, Command, Connected, Daemon, Ticket, VERSION, listening, number};
 use crate::env::Variables;
+use crate::serve::client_roots;
 use crate::serve::stdio::{Options, Served};
 use crate::task;
 
@@ -72,17 +73,12 @@ pub(super) async fn serve(daemon: Arc<Daemon>, mut stream: UnixStream) {
                 refuse(&mut stream, Refusal::new(VERSION, Code::Internal, words)).await;
             }
         },
-        Kind::Listen => {
-            let words = "this daemon does not listen for others";
-            refuse(&mut stream, Refusal::new(VERSION, Code::Denied, words)).await;
-        }
-        Kind::Listeners => {
-            accept(&mut stream, accepted()).await;
-        }
+        Kind::Listen => listening::serve(daemon, hello, stream).await,
+        Kind::Listeners => listening::hand_over(&daemon, stream).await,
     }
 }
 
-fn accepted() -> Accepted {
+pub(super) fn accepted() -> Accepted {
     Accepted {
         version: VERSION.to_owned(),
         pid: std::process::id(),
@@ -137,16 +133,16 @@ async fn say(stream: &mut UnixStream, reply: Reply) -> bool {
     matches!(tokio::time::timeout(REPLY_TIMEOUT, stream.write_all(&line)).await, Ok(Ok(())))
 }
 
-async fn accept(stream: &mut UnixStream, accepted: Accepted) -> bool {
+pub(super) async fn accept(stream: &mut UnixStream, accepted: Accepted) -> bool {
     say(stream, Reply::Accepted(accepted)).await
 }
 
-async fn refuse(stream: &mut UnixStream, refusal: Refusal) {
+pub(super) async fn refuse(stream: &mut UnixStream, refusal: Refusal) {
     say(stream, Reply::Refused(refusal)).await;
 }
 
 /// The client's part of a hello.
-fn client_of(hello: &Hello) -> Result<ClientContext, Refusal> {
+pub(super) fn client_of(hello: &Hello) -> Result<ClientContext, Refusal> {
     let folder = PathBuf::from(&hello.folder);
     if !folder.is_absolute() {
         let words = format!("the folder {:?} is not an absolute path", clean(&hello.folder));
@@ -158,7 +154,7 @@ fn client_of(hello: &Hello) -> Result<ClientContext, Refusal> {
 }
 
 /// The context of a hello, and a ticket for its connection.
-async fn admitted(
+pub(super) async fn admitted(
     daemon: &Arc<Daemon>,
     hello: &Hello,
     kind: &'static str,
@@ -185,6 +181,7 @@ async fn admitted(
         client: Mutex::new(None),
         context: Some(Arc::clone(&context)),
         variables,
+        listener: Mutex::new(None),
         leave: Notify::new(),
     };
     match daemon.enter(connected) {
@@ -235,8 +232,13 @@ async fn session(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStream) {
     });
     let served = Served::begin(view, output);
     *ticket.connected.client.lock() = Some(Arc::downgrade(&served.session));
+    let roots = task::spawn(
+        "client roots",
+        client_roots::follow(Arc::clone(&served.session), Arc::clone(&seat)),
+    );
     served.until_over(input, options, &mut stop).await;
     told.abort();
+    roots.abort();
     served.session.stop();
     served.flushed().await;
     served.session.abandon();

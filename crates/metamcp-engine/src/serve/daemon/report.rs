@@ -63,7 +63,10 @@ impl Daemon {
             idle_exit_ms: (!idle_exit.is_zero())
                 .then(|| u64::try_from(idle_exit.as_millis()).unwrap_or(u64::MAX)),
             contexts: u32::try_from(self.contexts.count()).unwrap_or(u32::MAX),
-            listeners: Vec::new(),
+            listeners: connections
+                .iter()
+                .filter_map(|one| Some(one.listener.lock().as_ref()?.address.clone()))
+                .collect(),
             servers: self.servers(&users, &sessions),
             sessions,
         }

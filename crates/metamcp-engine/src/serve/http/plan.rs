@@ -221,8 +221,7 @@ impl Plan {
             match TcpListener::bind(address).await {
                 Ok(listener) => {
                     let bound = listener.local_addr().unwrap_or(address);
-                    let path = if self.http_config.rules.legacy { guard::SSE } else { guard::MCP };
-                    return Ok((listener, format!("{}://{bound}{path}", self.http_config.scheme)));
+                    return Ok((listener, self.address(bound)));
                 }
                 Err(source) => failed = Some(PlanError::Listen { address, source }),
             }
@@ -231,6 +230,12 @@ impl Plan {
             host: String::new(),
             source: io::ErrorKind::AddrNotAvailable.into(),
         }))
+    }
+
+    /// The address of the main endpoint on this socket.
+    pub fn address(&self, bound: SocketAddr) -> String {
+        let path = if self.http_config.rules.legacy { guard::SSE } else { guard::MCP };
+        format!("{}://{bound}{path}", self.http_config.scheme)
     }
 }
 
