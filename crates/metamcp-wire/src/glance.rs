@@ -115,7 +115,8 @@ fn message<'a>(scanner: &mut Scanner<'a>) -> Glance<'a> {
         }
         (Some(method), None, _) => {
             let is_cancellation = method == "notifications/cancelled";
-            let cancels = params.filter(|_| is_cancellation).and_then(|raw| member(raw, "requestId"));
+            let cancels =
+                params.filter(|_| is_cancellation).and_then(|raw| member(raw, "requestId"));
             Glance::Notification { method, cancels }
         }
         (None, Some(id), Some(is_error)) => Glance::Response { id, is_error },
@@ -162,11 +163,23 @@ mod tests {
         let cases = [
             (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "1 ping "),
             (r#"{"method":"ping","params":{"id":9},"id":"a\"b"}"#, r#""a\"b" ping "#),
-            (r#" { "id" : 1 , "params":{"x":[{"name":"no"}],"name":"t","uri":"u"}, "method":"tools\/call" } "#, "1 tools/call \"t\""),
-            (r#"{"id":1,"method":"tools/call","params":{"arguments":{"name":"no"},"name":"yes"}}"#, "1 tools/call \"yes\""),
-            (r#"{"id":2,"method":"resources/subscribe","params":{"uri":"a:b"}}"#, "2 resources/subscribe \"a:b\""),
+            (
+                r#" { "id" : 1 , "params":{"x":[{"name":"no"}],"name":"t","uri":"u"}, "method":"tools\/call" } "#,
+                "1 tools/call \"t\"",
+            ),
+            (
+                r#"{"id":1,"method":"tools/call","params":{"arguments":{"name":"no"},"name":"yes"}}"#,
+                "1 tools/call \"yes\"",
+            ),
+            (
+                r#"{"id":2,"method":"resources/subscribe","params":{"uri":"a:b"}}"#,
+                "2 resources/subscribe \"a:b\"",
+            ),
             (r#"{"id":2,"method":"prompts/get","params":{"name":"p"}}"#, "2 prompts/get "),
-            (r#"{"method":"notifications/cancelled","params":{"requestId":7}}"#, "notifications/cancelled 7"),
+            (
+                r#"{"method":"notifications/cancelled","params":{"requestId":7}}"#,
+                "notifications/cancelled 7",
+            ),
             (r#"{"method":"notifications/initialized"}"#, "notifications/initialized "),
             (r#"{"jsonrpc":"2.0","id":3,"result":{"id":4}}"#, "3 is_error=false"),
             (r#"{"error":{"code":1},"id":3}"#, "3 is_error=true"),
