@@ -183,6 +183,11 @@ impl Connector {
         self.own.is_empty() && self.forgotten.is_empty() && self.renamed.is_empty()
     }
 
+    /// Whether a daemon is needed before the client says something: it waits for an answer, or for news.
+    pub fn needs_daemon(&self) -> bool {
+        self.in_flight.len() > 0 || self.memory.has_subscriptions()
+    }
+
     /// How many requests of the client have no answer yet.
     pub fn waiting(&self) -> usize {
         self.in_flight.len()

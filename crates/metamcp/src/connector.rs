@@ -15,8 +15,10 @@ mod streams;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread::JoinHandle;
 
 use metamcp_config::settings::Given;
 use metamcp_engine::runtime_folder::Places;
@@ -51,7 +53,7 @@ pub(crate) fn run() -> Option<ExitCode> {
         return None;
     }
     let home = crate::home(given).ok()?.ok()?;
-    match session(&words, &home) {
+    match session(&words, &home, mode) {
         Ok(code) => Some(code),
         Err(Trouble::Refused(refusal)) if refusal.code == Code::Off => None,
         Err(Trouble::Refused(refusal)) if refusal.code == Code::Config => Some(refused(&refusal)),
@@ -59,7 +61,7 @@ pub(crate) fn run() -> Option<ExitCode> {
     }
 }
 
-fn session(words: &[OsString], home: &Path) -> Result<ExitCode, Trouble> {
+fn session(words: &[OsString], home: &Path, mode: Mode) -> Result<ExitCode, Trouble> {
     let unusable = |words: &str| Trouble::Unusable(words.to_owned());
     let hello = hello(words).ok_or_else(|| {
         unusable("the working directory or a flag is not UTF-8, which the daemon cannot be told")
@@ -74,7 +76,7 @@ fn session(words: &[OsString], home: &Path) -> Result<ExitCode, Trouble> {
              Ctrl-C ends it.",
         );
     }
-    Ok(relay::run(launcher, found).into())
+    Ok(relay::run(launcher, found, mode).into())
 }
 
 /// Who this is, for the daemon.
@@ -165,18 +167,19 @@ fn shown(words: &str) -> String {
 }
 
 /// Serves on a socket instead of stdin and stdout, as the daemon would: for when there is none any more.
-fn serve_alone() -> std::io::Result<std::os::unix::net::UnixStream> {
+fn serve_alone() -> std::io::Result<(UnixStream, JoinHandle<()>)> {
     /// As large as a main thread's.
     const STACK: usize = 8 * 1024 * 1024;
-    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+    let (ours, theirs) = UnixStream::pair()?;
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let flags = args::serving(&words).unwrap_or_default();
-    std::thread::Builder::new().name("gateway".to_owned()).stack_size(STACK).spawn(move || {
+    let thread = std::thread::Builder::new().name("gateway".to_owned()).stack_size(STACK);
+    let gateway = thread.spawn(move || {
         if let Err(error) = crate::serve(flags, ClientEnd::Socket(theirs), &mut std::io::stderr()) {
             say(&format!("{error:#}"));
         }
     })?;
-    Ok(ours)
+    Ok((ours, gateway))
 }
 
 /// The program to start as the daemon: this one, even after it was replaced on disk.

@@ -31,6 +31,7 @@ use metamcp_hardened::docker::relay;
 use metamcp_search::search::Strategy;
 
 use crate::args::{Args, Command, ConfigCommand, ServiceCommand};
+use crate::commands::serve::ClientEnd;
 use crate::exit::Exit;
 
 /// The first argument with which the gateway starts itself as the parent process (shim) of a server.

@@ -41,6 +41,10 @@ impl Memory {
         self.is_incomplete
     }
 
+    pub(super) fn has_subscriptions(&self) -> bool {
+        !self.subscriptions.is_empty()
+    }
+
     pub(super) fn handshake(&self) -> Option<Box<[u8]>> {
         self.handshake.clone()
     }

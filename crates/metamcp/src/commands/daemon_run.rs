@@ -33,6 +33,9 @@ pub(crate) fn run(
     args: &DaemonRunArgs,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
+    // It outlives the terminal it was started from. Where it leads a group already, as under a service manager, it has none.
+    #[cfg(unix)]
+    nix::unistd::setsid().ok();
     // It outlives the folder it was started in.
     std::env::set_current_dir("/").context("the root folder cannot be entered")?;
     let loaded = match config::load(crate::asked(config_request.flags, Path::new("/"))) {

@@ -76,7 +76,10 @@ mod tests {
                     &value["result"]["structuredContent"]
                 }
             };
-            assert_eq!((&object["code"], &object["details"]["sent"]), (&"outcome_unknown".into(), &true.into()));
+            assert_eq!(
+                (&object["code"], &object["details"]["sent"]),
+                (&"outcome_unknown".into(), &true.into())
+            );
         }
         let mut out = Vec::new();
         cancelled(&mut out, b"7");

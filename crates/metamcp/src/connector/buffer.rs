@@ -82,6 +82,7 @@ impl Buffer {
     }
 
     /// Everything, also half a line.
+    #[cfg(test)]
     pub(super) fn all(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }

@@ -187,7 +187,10 @@ impl Launcher {
 
     fn wrong(&self, words: &str) -> Trouble {
         let socket = self.places.socket();
-        Trouble::Unusable(format!("what answers at {} is no daemon of metamcp that this program understands: {words}", socket.display()))
+        Trouble::Unusable(format!(
+            "what answers at {} is no daemon of metamcp that this program understands: {words}",
+            socket.display()
+        ))
     }
 }
 
@@ -213,10 +216,7 @@ enum Silence {
     Wrong(String),
 }
 
-fn greeted(
-    mut stream: UnixStream,
-    hello: &[u8],
-) -> Result<(Reply, UnixStream, Vec<u8>), Silence> {
+fn greeted(mut stream: UnixStream, hello: &[u8]) -> Result<(Reply, UnixStream, Vec<u8>), Silence> {
     stream.set_write_timeout(Some(REPLY)).map_err(Silence::Gone)?;
     stream.set_read_timeout(Some(REPLY)).map_err(Silence::Gone)?;
     stream.write_all(hello).map_err(silence)?;

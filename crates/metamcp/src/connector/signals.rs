@@ -29,9 +29,9 @@ impl Signals {
         let set = held()?;
         let (mut tell, heard) = std::os::unix::net::UnixStream::pair()?;
         heard.set_nonblocking(true)?;
-        std::thread::Builder::new().stack_size(64 * 1024).spawn(move || {
-            while set.wait().is_ok() && tell.write_all(&[0; RECORD]).is_ok() {}
-        })?;
+        std::thread::Builder::new()
+            .stack_size(64 * 1024)
+            .spawn(move || while set.wait().is_ok() && tell.write_all(&[0; RECORD]).is_ok() {})?;
         Ok(Signals { fd: heard.into() })
     }
 

@@ -51,9 +51,7 @@ impl Output {
         let written = match self {
             Output::Pipe(pipe) => nix::unistd::write(pipe, bytes),
             Output::Socket(stdout) => send(stdout.as_raw_fd(), bytes, MsgFlags::MSG_DONTWAIT),
-            Output::Narrow(stdout) => {
-                nix::unistd::write(stdout, &bytes[..bytes.len().min(ATOMIC)])
-            }
+            Output::Narrow(stdout) => nix::unistd::write(stdout, &bytes[..bytes.len().min(ATOMIC)]),
             Output::Other(stdout) => nix::unistd::write(stdout, bytes),
         };
         Ok(written?)
