@@ -26,6 +26,8 @@ mod pool_model;
 mod retold;
 #[path = "sim/rng.rs"]
 mod rng;
+#[path = "sim/sessions.rs"]
+mod sessions;
 #[path = "sim/world.rs"]
 mod world;
 
@@ -34,7 +36,7 @@ use plan::{Cut, Plan};
 use world::World;
 
 /// Seeds of an ordinary run.
-const SEEDS: u64 = 500;
+const SEEDS: u64 = 2000;
 /// How many trace lines of a failed run are printed.
 const LAST_LINES: usize = 60;
 

@@ -25,7 +25,7 @@ macro_rules! ensure {
 pub(crate) use ensure;
 
 /// Coverage points of a run. Together the runs have to reach all of them, or they prove less than they claim.
-const SIGHTS: [&str; 40] = [
+const SIGHTS: [&str; 45] = [
     "answered",
     "answered with an error",
     "circuit open",
@@ -66,6 +66,11 @@ const SIGHTS: [&str; 40] = [
     "a later call sent before an earlier one of another lane",
     "a later lane served before an earlier one",
     "served past one whose owner has its share",
+    "a place used again",
+    "a sibling started",
+    "a sibling takes a call",
+    "hurried while closing",
+    "a call for a server whose place another has",
 ];
 
 /// The coverage points a run has reached.
@@ -104,8 +109,13 @@ pub(crate) struct Seen {
 
 #[derive(Debug)]
 pub(crate) struct Server {
+    pub(crate) id: ServerId,
     pub(crate) plan: ServerPlan,
     pub(crate) removed: bool,
+    /// Its place was taken back: its id means nothing any more.
+    pub(crate) reclaimed: bool,
+    /// Those that help it out, by number.
+    pub(crate) siblings: Vec<usize>,
     /// The process that gets its new calls.
     pub(crate) attached: Option<usize>,
     /// Its open calls that have no process.
@@ -148,6 +158,8 @@ pub(crate) struct Process {
     pub(crate) stage: Stage,
     /// The dispatch has ordered it to stop.
     pub(crate) told: bool,
+    /// It was ordered to be brisk about it.
+    pub(crate) brisk: bool,
     /// It has exited by itself, whether the dispatch knows or not.
     pub(crate) dead: bool,
     pub(crate) hung: bool,
@@ -228,6 +240,7 @@ pub(crate) enum Step {
     Add,
     Change(usize),
     Remove(usize),
+    RemoveAtOnce(usize),
     Wake(usize),
     Stop,
     StopNow,
@@ -277,11 +290,9 @@ pub(crate) enum Event {
     Intrudes(usize),
     Gone(usize),
     Act(usize),
+    /// A session ends.
+    Leave(u64),
     Calm,
-}
-
-pub(crate) fn server_id(number: usize) -> ServerId {
-    ServerId(u32::try_from(number).expect("a few hundred"))
 }
 
 impl Process {

@@ -10,7 +10,7 @@ use metamcp_calls::pool::{self, Keep};
 use metamcp_calls::state_change::StateChange;
 use metamcp_types::moment::Moment;
 
-use crate::books::{Check, End, Seen, Stage, Step, ensure, server_id};
+use crate::books::{Check, End, Seen, Server, Stage, Step, ensure};
 use crate::plan::CallerPlan;
 use crate::world::World;
 
@@ -50,7 +50,7 @@ impl World {
                 let over = !matches!(step, Step::Arrive(_)) || caller.call.is_none();
                 ensure!(caller.ended.is_some() == over, "after {step:?}: {caller:?}");
             }
-            Step::Change(server) | Step::Remove(server) => {
+            Step::Change(server) | Step::Remove(server) | Step::RemoveAtOnce(server) => {
                 let others = |end: &&(u32, End)| self.callers[end.0 as usize].server != server;
                 ensure!(self.ended.iter().find(others).is_none(), "a reload hurt another server");
             }
@@ -111,7 +111,7 @@ impl World {
         let held_back = !now.is_empty() && count < limits.size;
         let (long, reserve) = (now.len() >= 3, grants > 0 && count > limits.size);
         let at_share = |server: &pool::ServerId| {
-            let owner = self.servers[server.0 as usize].plan.policy.owner;
+            let owner = self.servers[self.numbers[server]].plan.policy.owner;
             let held = self.alive.iter().filter(|&&one| owner == self.processes[one].policy.owner);
             owner.is_some() && limits.per_owner > 0 && held.count() >= limits.per_owner
         };
@@ -141,15 +141,19 @@ impl World {
             .map(|caller| caller.lane)
             .collect();
         lanes.extend(&self.servers[server].woken_by);
-        // A restart after a crash is for nobody in particular.
-        lanes.insert(0);
+        // A restart after a crash is its owner's, or nobody's in particular.
+        lanes.insert(self.servers[server].plan.policy.owner.unwrap_or(0));
         lanes
     }
 
     /// A lane with a call that waits for a slot is passed over at most once by each other lane.
     fn check_lanes(&mut self) -> Check {
-        let grants: Vec<usize> =
-            self.granted.iter().filter(|grant| !grant.1).map(|grant| grant.0.0 as usize).collect();
+        let grants: Vec<usize> = self
+            .granted
+            .iter()
+            .filter(|grant| !grant.1)
+            .map(|grant| self.numbers[&grant.0])
+            .collect();
         for server in grants {
             let served = self.served_lanes(server);
             for (lane, (times, others)) in &mut self.seen.passed {
@@ -167,14 +171,15 @@ impl World {
                 );
             }
             let line = &self.seen.line;
-            let since = line.iter().find(|place| place.0 == server_id(server)).map(|place| place.1);
+            let since =
+                line.iter().find(|place| place.0 == self.servers[server].id).map(|place| place.1);
             if since.is_some_and(|since| line.iter().any(|other| other.1 < since)) {
                 self.sights.add("a later lane served before an earlier one");
             }
             self.servers[server].woken_by.clear();
         }
         let line: Vec<usize> =
-            self.dispatch.pool().waiting().map(|server| server.0 as usize).collect();
+            self.dispatch.pool().waiting().map(|server| self.numbers[&server]).collect();
         let callers = self.open.iter().map(|&number| &self.callers[number as usize]);
         let waits: BTreeSet<u64> = callers
             .filter(|caller| caller.on.is_none() && line.contains(&caller.server))
@@ -207,6 +212,9 @@ impl World {
         let same = |one: &State, other: &State| discriminant(one) == discriminant(other);
         let (states, phases) = (&mut self.seen.reported_states, &mut self.seen.reported_phases);
         for change in self.dispatch.take_changes() {
+            let server = self.numbers.get(&change.server());
+            let is_known = server.is_some_and(|&server| !self.servers[server].reclaimed);
+            ensure!(is_known, "{change:?} of a server that is no more");
             match change {
                 StateChange::Connection { conn, from, to, .. } => {
                     let before = match to {
@@ -240,9 +248,11 @@ impl World {
             );
         }
         for server in 0..self.servers.len() {
-            let view = self.dispatch.view(server_id(server));
-            let phase = view.map_or(Phase::Normal { failures: 0 }, |view| view.breaker);
-            let reported = phases.get(&server_id(server)).copied();
+            let Server { id, reclaimed, .. } = self.servers[server];
+            let view = self.dispatch.view(id);
+            ensure!(view.is_none() == reclaimed, "{id:?} is known though taken back, or not");
+            let Some(phase) = view.map(|view| view.breaker) else { continue };
+            let reported = phases.get(&id).copied();
             let reported = reported.unwrap_or(Phase::Normal { failures: 0 });
             ensure!(
                 discriminant(&reported) == discriminant(&phase),
@@ -264,7 +274,7 @@ impl World {
         let mut fresh = 0;
         for (conn, slot) in pool.all() {
             let process = &self.processes[self.on(conn)?];
-            ensure!(slot.server == server_id(process.server), "the slot of another server");
+            ensure!(slot.server == self.servers[process.server].id, "the slot of another server");
             let work = process.work();
             let agrees = match (process.stage, process.told) {
                 (Stage::Lost, _) => matches!(slot.state, State::Failed | State::Closed),
@@ -294,8 +304,13 @@ impl World {
     }
 
     fn check_server(&mut self, step: Step, number: usize) -> Check {
-        let view = self.dispatch.view(server_id(number)).ok_or("it is not known")?;
         let server = &self.servers[number];
+        let Some(view) = self.dispatch.view(server.id) else {
+            ensure!(server.waiting == 0, "calls wait for a server that is no more");
+            // A breaker that nobody asks has no deadline.
+            self.seen.phases[number] = Phase::Normal { failures: 0 };
+            return Ok(());
+        };
         ensure!(
             view.queued == server.waiting,
             "{} wait for server {number}, it says {}",
@@ -400,7 +415,7 @@ impl World {
             ensure!(slot.state == State::Idle, "not at rest: {slot:?}");
         }
         // A requested listing has no deadline, and may wait for a slot that never becomes free.
-        let in_vain = |server: pool::ServerId| self.is_hoarded(server.0 as usize);
+        let in_vain = |server: pool::ServerId| self.is_hoarded(self.numbers[&server]);
         ensure!(self.dispatch.pool().waiting().all(in_vain), "the line is not empty");
         Ok(())
     }

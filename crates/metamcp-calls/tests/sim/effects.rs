@@ -10,6 +10,7 @@ use crate::books::{Check, End, Event, Process, Stage, Step, ensure};
 use crate::fate::{self, Fate, Start};
 use crate::plan::{CALL, PROCESS};
 use crate::rng::Rng;
+use crate::sessions;
 use crate::world::World;
 
 /// The engine's timeout for a listing.
@@ -28,6 +29,7 @@ impl World {
         }
         self.effects = effects;
         self.check(step)?;
+        self.at_nobodys_cost = false;
         self.granted.clear();
         self.ended.clear();
         self.start_failed.clear();
@@ -57,7 +59,8 @@ impl World {
                 let life = &mut self.processes[process];
                 ensure!(life.stage == Stage::Ready && !life.told, "listing on {life:?}");
                 life.listings += 1;
-                self.servers[server.0 as usize].list_due = false;
+                let number = self.number_of(server)?;
+                self.servers[number].list_due = false;
                 self.listing(process);
                 Ok(())
             }
@@ -94,11 +97,25 @@ impl World {
             Effect::Close { conn, mode } => {
                 self.mix(5, conn.0.number(), 0);
                 let process = self.on(conn)?;
+                ensure!(!self.at_nobodys_cost, "closed for a sibling");
                 let life = &mut self.processes[process];
-                ensure!(!life.told, "told to go a second time: {life:?}");
-                let busy = life.stage == Stage::Ready && life.work() > 0;
+                let hurried = mode == CloseMode::Brisk;
+                ensure!(
+                    hurried == (step == Step::RemoveAtOnce(life.server)),
+                    "told {mode:?} in {step:?}: {life:?}"
+                );
+                ensure!(!life.told || hurried, "told to go a second time: {life:?}");
+                let busy =
+                    life.stage == Stage::Ready && (life.calls > 0 || life.work() > 0 && !hurried);
                 ensure!(!busy || step == Step::StopNow, "told to go while at work: {life:?}");
-                life.told = true;
+                life.brisk |= hurried;
+                if std::mem::replace(&mut life.told, true) {
+                    self.sights.add("hurried while closing");
+                    let server = &self.servers[life.server];
+                    let end = fate::of_end(&mut self.chance, &server.plan.behaviour, self.calm);
+                    self.after(sessions::brisk_end(end), Event::Gone(process));
+                    return Ok(());
+                }
                 if life.stage == Stage::Starting && mode == CloseMode::Immediate {
                     // The dispatch gave up on it by itself.
                     life.stage = Stage::Lost;
@@ -118,6 +135,7 @@ impl World {
                     server.list_due = false;
                 }
                 let end = fate::of_end(&mut self.chance, &server.plan.behaviour, self.calm);
+                let end = if hurried { sessions::brisk_end(end) } else { end };
                 self.after(end, Event::Gone(process));
                 Ok(())
             }
@@ -129,7 +147,7 @@ impl World {
     }
 
     fn connect(&mut self, step: Step, conn: ConnId, server: ServerId) -> Check {
-        let number = server.0 as usize;
+        let number = self.number_of(server)?;
         ensure!(self.on(conn).is_err(), "a second process on one connection");
         let again = matches!(step, Step::Gone(before) if self.processes[before].conn == conn);
         self.granted.push((server, again));
@@ -158,7 +176,7 @@ impl World {
             );
         }
         entry.processes += 1;
-        let mut rng = Rng::of(self.plan.seed, PROCESS, u64::from(server.0) << 24 | entry.processes);
+        let mut rng = Rng::of(self.plan.seed, PROCESS, (number as u64) << 24 | entry.processes);
         let process = self.processes.len();
         entry.attached = Some(process);
         let behaviour = entry.plan.behaviour;
@@ -169,6 +187,7 @@ impl World {
             born: self.now,
             stage: Stage::Starting,
             told: false,
+            brisk: false,
             dead: false,
             hung: rng.chance(behaviour.hung),
             calls: 0,
@@ -404,7 +423,8 @@ impl World {
                 false
             }
             DispatchError::Cancelled => {
-                ensure!(step == Step::Cancel(number), "nobody cancelled it");
+                let session_over = step == Step::RemoveAtOnce(caller.server);
+                ensure!(step == Step::Cancel(number) || session_over, "nobody cancelled it");
                 false
             }
             DispatchError::ShuttingDown { sent } => {
@@ -510,6 +530,7 @@ impl World {
             Step::Answered(number) => (17, u64::from(number)),
             Step::Change(server) => (18, server as u64),
             Step::Remove(server) => (19, server as u64),
+            Step::RemoveAtOnce(server) => (27, server as u64),
             Step::Wake(server) => (20, server as u64),
             Step::Tick => (21, 0),
             Step::Nosy => (22, 0),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use metamcp_calls::dispatch::{Limits, ServerPolicy};
+use metamcp_calls::dispatch::{Limits, Removal, ServerPolicy};
 use metamcp_calls::pool::{self, Keep};
 use metamcp_types::moment::Moment;
 
@@ -15,6 +15,7 @@ pub(crate) const SERVER: u64 = 2;
 pub(crate) const CALLER: u64 = 3;
 pub(crate) const PROCESS: u64 = 4;
 pub(crate) const CALL: u64 = 5;
+pub(crate) const SESSION: u64 = 6;
 
 /// How a run is shrunk; the whole run by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +80,15 @@ pub(crate) struct CallerPlan {
 pub(crate) enum Action {
     Add(ServerPlan),
     Change(usize, ServerPolicy),
-    Remove(usize),
+    Remove(usize, Removal),
+    /// A session comes, with servers of its own.
+    Join {
+        lane: u64,
+        vice: u32,
+        defaults: bool,
+    },
+    /// The engine takes back the places of removed servers.
+    Reclaim,
     ListAgain(usize),
     WakeServer(usize, u64),
     /// The machine is suspended: the clock jumps and nothing happens meanwhile.
@@ -165,7 +174,7 @@ impl Plan {
     }
 }
 
-fn server_plan(rng: &mut Rng, vice: u32, defaults: bool) -> ServerPlan {
+pub(crate) fn server_plan(rng: &mut Rng, vice: u32, defaults: bool) -> ServerPlan {
     // Servers differ: most have one fault or none, some have all.
     let mut often = |per_mille: u32| {
         if rng.chance(400) { per_mille * vice / 1000 } else { per_mille * vice / 10_000 }
@@ -206,7 +215,7 @@ fn policy(rng: &mut Rng, defaults: bool) -> ServerPolicy {
         idle_timeout: rng.chance(200).then_some(own),
         one_pipe: rng.chance(700),
         owner: rng.chance(300).then(|| rng.below(4)),
-        instances: 1,
+        instances: rng.pick(&[1, 1, 2, 3]),
     }
 }
 
@@ -246,19 +255,25 @@ fn actions(
                 let which = which.min(rng.size(0, servers)) / 2;
                 return (at, Action::Change(which, policy(rng, defaults)));
             }
-            let action = match rng.below(20) {
+            let action = match rng.below(21) {
                 0 => Action::Add(server_plan(rng, vice, defaults)),
                 1..=5 => Action::Change(which, policy(rng, defaults)),
-                6 => Action::Remove(which),
+                6 => Action::Remove(which, rng.pick(&[Removal::Finish, Removal::AtOnce])),
                 7..=12 => Action::ListAgain(which),
                 13..=16 => Action::WakeServer(which, rng.below(4)),
                 17 => Action::Jump(rng.span(10, 30_000)),
                 18 => Action::Stopped(rng.span(500, 200_000)),
+                19 => Action::Reclaim,
                 _ => Action::Jitter(u32::try_from(rng.below(1001)).unwrap_or(0)),
             };
             (at, action)
         })
         .collect();
+    let sessions = if rng.chance(500) { rng.pick(&[2, 5, 20]) } else { 0 };
+    for lane in 0..sessions {
+        let join = Action::Join { lane: 100 + lane, vice, defaults };
+        list.push((Moment::millis(rng.below(length)), join));
+    }
     if rng.chance(150) {
         let at = rng.below(length);
         let stop = if rng.chance(500) { Action::Stop } else { Action::StopNow };

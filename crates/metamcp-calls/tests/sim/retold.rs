@@ -3,7 +3,7 @@
 use metamcp_calls::breaker::Phase;
 use metamcp_calls::lifecycle::State;
 
-use crate::books::{Check, End, Step, server_id};
+use crate::books::{Check, End, Step};
 use crate::world::World;
 
 impl World {
@@ -198,7 +198,7 @@ impl World {
 
     /// Whether a server retains its failed connection, to be restarted.
     fn is_kept(&self, number: usize) -> bool {
-        let view = self.dispatch.view(server_id(number));
+        let view = self.dispatch.view(self.servers[number].id);
         view.is_some_and(|view| view.state == Some(State::Failed))
     }
 

@@ -5,7 +5,6 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
 
-use metamcp_calls::breaker::Phase;
 use metamcp_calls::dispatch::{
     CallId, CallOptions, Dispatch, DispatchError, Effects, Removal, ServerPolicy,
 };
@@ -17,9 +16,8 @@ use metamcp_types::suspend_clock::{BEAT, ClockReader, SuspendAwareClock};
 
 use crate::books::{
     Caller, Check, End, Event, Process, Queued, Seen, Server, Sights, Stage, Step, ensure,
-    server_id,
 };
-use crate::plan::{Action, CallerPlan, Plan, ServerPlan};
+use crate::plan::{Action, CallerPlan, Plan};
 use crate::rng::Rng;
 
 /// Maximum steps of one run; the longest correct ones take a tenth.
@@ -42,6 +40,12 @@ pub(crate) struct World {
     /// Callers that were admitted and wait for a response.
     pub(crate) open: Vec<u32>,
     pub(crate) servers: Vec<Server>,
+    /// Their numbers by the ids the dispatch gave them.
+    pub(crate) numbers: HashMap<ServerId, usize>,
+    /// How many had a place at once, at most.
+    pub(crate) most_at_once: usize,
+    /// This step starts a sibling, for which no connection may be closed.
+    pub(crate) at_nobodys_cost: bool,
     pub(crate) calm: bool,
     pub(crate) calm_since: Moment,
     pub(crate) stopping: bool,
@@ -85,6 +89,9 @@ impl World {
             callers: Vec::new(),
             open: Vec::new(),
             servers: Vec::new(),
+            numbers: HashMap::new(),
+            most_at_once: 0,
+            at_nobodys_cost: false,
             calm: false,
             calm_since: Moment::NEVER,
             stopping: false,
@@ -119,30 +126,6 @@ impl World {
         }
         world.at(world.plan.calm_at, Event::Calm);
         world
-    }
-
-    fn add_server(&mut self, plan: ServerPlan) {
-        let server = self.dispatch.add_server(plan.policy);
-        assert_eq!(server.0 as usize, self.servers.len(), "servers are numbered as they come");
-        self.servers.push(Server {
-            plan,
-            removed: false,
-            attached: None,
-            waiting: 0,
-            starts: Vec::new(),
-            due: false,
-            not_before: Moment::START,
-            owed: false,
-            crashes: 0,
-            last_crash: Moment::START,
-            epoch: 0,
-            processes: 0,
-            last_first: HashMap::new(),
-            passed: HashMap::new(),
-            woken_by: Vec::new(),
-            list_due: false,
-        });
-        self.seen.phases.push(Phase::Normal { failures: 0 });
     }
 
     /// Schedules a caller. Returns its number.
@@ -398,6 +381,10 @@ impl World {
                 self.settle(Step::Nothing)
             }
             Event::Gone(process) => {
+                if self.processes[process].stage == Stage::Gone {
+                    // It was hurried, and gone before its time.
+                    return Ok(());
+                }
                 self.processes[process].stage = Stage::Gone;
                 self.alive.retain(|&other| other != process);
                 let conn = self.processes[process].conn;
@@ -408,6 +395,7 @@ impl World {
                 let action = self.plan.actions[number].1;
                 self.act(action)
             }
+            Event::Leave(lane) => self.leave(lane),
             Event::Calm => {
                 self.calm = true;
                 self.calm_since = self.now;
@@ -417,18 +405,25 @@ impl World {
     }
 
     fn arrive(&mut self, number: u32) -> Check {
+        let wanted = self.callers[number as usize].server.min(self.servers.len() - 1);
+        let wanted = self.sibling_for_call(wanted)?;
         let caller = &mut self.callers[number as usize];
-        caller.server = caller.server.min(self.servers.len() - 1);
-        let plan = self.servers[caller.server].plan;
+        caller.server = wanted;
+        let plan = self.servers[wanted].plan;
         caller.arrived = self.now;
         self.sequence += 1;
         caller.order = self.sequence;
         let timeout = (caller.timeout > Duration::ZERO).then_some(caller.timeout);
         caller.timeout = timeout.unwrap_or(plan.policy.timeout);
         let options = CallOptions { timeout, harmless: caller.harmless, lane: caller.lane };
-        let server = server_id(caller.server);
+        let server = self.servers[wanted].id;
         let patience = caller.patience;
         let call = self.dispatch.call(server, options, number, self.now, &mut self.effects);
+        let is_reused = |other: &Server| other.id.place() == server.place() && !other.removed;
+        if self.servers[wanted].reclaimed && self.servers.iter().any(is_reused) {
+            ensure!(call.is_none(), "a call for {server:?} reached another");
+            self.sights.add("a call for a server whose place another has");
+        }
         let caller = &mut self.callers[number as usize];
         caller.call = call;
         if call.is_some() {
@@ -593,24 +588,17 @@ impl World {
                 server.not_before = Moment::START;
                 server.attached = None;
                 server.list_due = false;
-                let id = server_id(which);
+                let id = server.id;
                 self.dispatch.change_server(id, policy, self.now, &mut self.effects);
                 self.settle(Step::Change(which))
             }
-            Action::Remove(which) => {
+            Action::Remove(which, removal) => {
                 let which = which.min(self.servers.len() - 1);
-                if self.servers[which].removed {
+                // One that still finishes its calls may be removed at once.
+                if self.servers[which].removed && removal == Removal::Finish {
                     return Ok(());
                 }
-                self.servers[which].removed = true;
-                self.servers[which].attached = None;
-                self.dispatch.remove_server(
-                    server_id(which),
-                    Removal::Finish,
-                    self.now,
-                    &mut self.effects,
-                );
-                self.settle(Step::Remove(which))
+                self.remove(which, removal)
             }
             Action::ListAgain(which) => {
                 let which = which.min(self.servers.len() - 1);
@@ -632,8 +620,12 @@ impl World {
             }
             Action::WakeServer(which, lane) => {
                 let which = which.min(self.servers.len() - 1);
-                let woken =
-                    self.dispatch.wake_server(server_id(which), lane, self.now, &mut self.effects);
+                let woken = self.dispatch.wake_server(
+                    self.servers[which].id,
+                    lane,
+                    self.now,
+                    &mut self.effects,
+                );
                 self.servers[which].woken_by.push(lane);
                 let server = &self.servers[which];
                 match woken {
@@ -649,6 +641,8 @@ impl World {
                 }
                 self.settle(Step::Wake(which))
             }
+            Action::Join { lane, vice, defaults } => self.join(lane, vice, defaults),
+            Action::Reclaim => self.reclaim(),
             Action::Stopped(length) => self.stopped(length),
             Action::Jump(length) => {
                 self.now = self.now + length;
