@@ -333,7 +333,8 @@ fn examples(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
 
 fn sim(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
     let mut command = workspace.cargo();
-    command.args(["test", "--locked", "--workspace", "--test", "sim"]).env("SIM_SEEDS", SIM_SEEDS);
+    let tests = ["--test", "sim", "--test", "connector_sim"];
+    command.args(["test", "--locked", "--workspace"]).args(tests).env("SIM_SEEDS", SIM_SEEDS);
     Ok(run::loud(&mut command)?.into())
 }
 

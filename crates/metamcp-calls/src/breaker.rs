@@ -96,6 +96,15 @@ impl Breaker {
         }
     }
 
+    /// Whether [`Breaker::admit`] would let a call through.
+    pub fn would_admit(&self, now: Moment) -> bool {
+        match self.phase {
+            Phase::Normal { .. } => true,
+            Phase::Open { until } => now >= until,
+            Phase::Probing { .. } => false,
+        }
+    }
+
     /// Lets a call through or refuses it at once.
     pub fn admit(&mut self, now: Moment) -> Result<Permit, Refused> {
         match self.phase {

@@ -12,6 +12,7 @@ use crate::lifecycle::State;
 use crate::pool::{self, ConnId, Keep, Order, Pool, ServerId};
 use crate::replay::{self, Budget, Delivery};
 use crate::restart_backoff::{Backoff, RestartBackoff};
+use crate::siblings::Load;
 use crate::state_change::StateChange;
 use crate::turns::{self, Ticket};
 use metamcp_types::moment::Moment;
@@ -25,7 +26,7 @@ mod reload;
 mod server;
 
 pub use error::DispatchError;
-use server::Server;
+use server::{Server, Servers};
 pub use server::{ServerPolicy, ServerView};
 
 /// A call under way.
@@ -56,7 +57,7 @@ pub const SLOT_QUEUE: usize = 2048;
 pub const SERVER_QUEUE: usize = 16_384;
 /// A call's deadline may be pushed out by progress up to this many times its timeout.
 pub const PROGRESS_CAP: u32 = 10;
-/// The lane of what nobody in particular wants.
+/// The lane in which a shared server is restarted after a crash.
 const NOBODY: u64 = 0;
 /// How long after a sign of life a starting server is given for the next.
 const LIFE_GRACE: Duration = Duration::from_secs(30);
@@ -80,8 +81,19 @@ pub struct CallOptions {
 pub enum CloseMode {
     /// With shutdown escalation.
     Graceful,
+    /// With a short one: nothing is left after a second. It may follow a graceful one that is under way.
+    Brisk,
     /// At once: what is left of it is of no use.
     Immediate,
+}
+
+/// What becomes of what a removed server has under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// Calls that were sent may finish.
+    Finish,
+    /// Nobody waits for it any more: calls are given up, and its processes end within a second.
+    AtOnce,
 }
 
 /// What the engine has to do.
@@ -156,7 +168,7 @@ struct Call<T> {
 #[derive(Debug)]
 pub struct Dispatch<T> {
     limits: Limits,
-    servers: Vec<Server>,
+    servers: Servers,
     calls: Slab<Call<T>>,
     pool: Pool,
     budget: Budget,
@@ -175,7 +187,7 @@ impl<T> Dispatch<T> {
     pub fn new(limits: Limits) -> Dispatch<T> {
         Dispatch {
             limits,
-            servers: Vec::new(),
+            servers: Servers::default(),
             calls: Slab::default(),
             pool: Pool::new(limits.pool),
             budget: Budget::default(),
@@ -222,8 +234,37 @@ impl<T> Dispatch<T> {
 
     /// What an operator may see of a server.
     pub fn view(&self, server: ServerId) -> Option<ServerView> {
-        let entry = self.servers.get(server.0 as usize)?;
+        let entry = self.servers.get(server)?;
         Some(entry.view(self.pool_state(entry), self.pool.waits_since(server)))
+    }
+
+    /// How busy a server is, for the choice among its siblings.
+    pub fn load(&self, server: ServerId, now: Moment) -> Option<Load> {
+        let entry = self.servers.get(server).filter(|entry| !entry.removed)?;
+        let state = self.pool_state(entry);
+        let is_up = state.is_some_and(|state| state == State::Connecting || state.is_live());
+        let may_start = is_up
+            || self.pool.waits_since(server).is_some()
+            || entry.restart_backoff.check(now).is_ok();
+        Some(Load {
+            is_up,
+            // One that still has to show that it lives has no room.
+            in_flight: match entry.conn {
+                Some(conn) if self.is_probed(conn) => entry.policy.max_in_flight,
+                _ => state.map_or(0, State::in_flight),
+            },
+            queued: u32::try_from(entry.queue.len()).unwrap_or(u32::MAX),
+            max_in_flight: entry.policy.max_in_flight,
+            admits: may_start
+                && !self.stopping
+                && entry.left_alone(now).is_none()
+                && entry.breaker.would_admit(now),
+        })
+    }
+
+    /// Whether one more server of that owner could start at once, without anybody's connection being closed for it.
+    pub fn has_free_slot(&self, owner: Option<u64>) -> bool {
+        self.pool.has_free_slot(owner)
     }
 
     /// What the caller handed in, while the call is open.
@@ -294,8 +335,7 @@ impl<T> Dispatch<T> {
         if self.stopping {
             return refuse(payload, DispatchError::ShuttingDown { sent: false }, effects);
         }
-        let Some(entry) = self.servers.get_mut(server.0 as usize).filter(|entry| !entry.removed)
-        else {
+        let Some(entry) = self.servers.get_mut(server).filter(|entry| !entry.removed) else {
             return refuse(payload, DispatchError::Removed, effects);
         };
         if let Some(error) = entry.left_alone(now) {
@@ -347,7 +387,7 @@ impl<T> Dispatch<T> {
             permit,
             payload,
         }));
-        let capacity = self.servers[server.0 as usize].policy.max_in_flight;
+        let capacity = self.servers[server].policy.max_in_flight;
         match live {
             Some((conn, state))
                 if queued == 0
@@ -358,7 +398,7 @@ impl<T> Dispatch<T> {
                 self.send(call, conn, now, effects);
             }
             _ => {
-                let ticket = self.servers[server.0 as usize].queue.push(options.lane, call);
+                let ticket = self.servers[server].queue.push(options.lane, call);
                 if let Some(call) = self.calls.get_mut(call.0) {
                     call.ticket = Some(ticket);
                 }
@@ -389,11 +429,11 @@ impl<T> Dispatch<T> {
             return None;
         }
         let call = self.calls.remove(call.0)?;
-        self.servers[call.server.0 as usize].answered();
+        self.servers[call.server].answered();
         let neutral = rpc_error && !call.permit.is_probe();
         let outcome = if neutral { Outcome::Neutral } else { Outcome::Success };
         if self.settle(call.server, call.permit, outcome, now) && !neutral {
-            self.servers[call.server.0 as usize].last_failure = None;
+            self.servers[call.server].last_failure = None;
         }
         self.finish_on(conn, now, effects);
         Some(call.payload)
@@ -414,7 +454,7 @@ impl<T> Dispatch<T> {
         }
         let Some(call) = self.calls.get_mut(id.0) else { return };
         let failure = Arc::new(failure);
-        let entry = &mut self.servers[call.server.0 as usize];
+        let entry = &mut self.servers[call.server];
         let mut pause = failure.fact.pause();
         if entry.conn == Some(conn) {
             pause = entry.failed_with(&failure, now);
@@ -497,9 +537,9 @@ impl<T> Dispatch<T> {
 
     /// Time has passed: deadlines, the reserve, the idle sweep.
     pub fn tick(&mut self, now: Moment, effects: &mut Effects<T>) {
-        for (index, entry) in self.servers.iter_mut().enumerate() {
+        for entry in self.servers.iter_mut() {
             let changes = &mut self.pool.changes;
-            changes.of_breaker(server_id(index), &mut entry.breaker, |breaker| breaker.expire(now));
+            changes.of_breaker(entry.id, &mut entry.breaker, |breaker| breaker.expire(now));
         }
         self.end_overdue_starts(now, effects);
         self.end_overdue_probes(now, effects);
@@ -528,7 +568,7 @@ impl<T> Dispatch<T> {
     /// Sends what waits for a live connection, as far as it can take more.
     fn feed(&mut self, server: ServerId, now: Moment, effects: &mut Effects<T>) {
         loop {
-            let entry = &mut self.servers[server.0 as usize];
+            let entry = &mut self.servers[server];
             let Some(conn) = entry.conn else { return };
             let Some(state) = self.pool.slot(conn).map(|slot| slot.state) else { return };
             let full = state.in_flight() >= entry.policy.max_in_flight;
@@ -549,7 +589,7 @@ impl<T> Dispatch<T> {
         effects: &mut Effects<T>,
     ) -> Option<CallId> {
         loop {
-            let entry = &mut self.servers[server.0 as usize];
+            let entry = &mut self.servers[server];
             let (ticket, &id) = entry.queue.next()?;
             let agreed = self.calls.get(id.0).and_then(|call| call.agreed);
             if agreed.is_some_and(|end| now >= end) {
@@ -575,7 +615,7 @@ impl<T> Dispatch<T> {
             return;
         }
         let probed = self.is_probed(conn);
-        let entry = &mut self.servers[server.0 as usize];
+        let entry = &mut self.servers[server];
         if entry.conn == Some(conn) && busy <= entry.policy.max_in_flight && !probed {
             // At the limit of what it takes at once, one has to end before the next begins; a connection kept
             // busy by its queue never looks idle, so an ephemeral one is not closed between two waiting calls.
@@ -594,10 +634,7 @@ impl<T> Dispatch<T> {
         if let Some(slot) = self.pool.slot(conn)
             && slot.state == State::Idle
         {
-            let open = matches!(
-                self.servers[server.0 as usize].breaker.phase(),
-                breaker::Phase::Open { .. }
-            );
+            let open = matches!(self.servers[server].breaker.phase(), breaker::Phase::Open { .. });
             if open {
                 // It was the process that failed its calls: the probe shall meet a fresh one.
                 let mut orders = Vec::new();
@@ -618,10 +655,6 @@ fn outcome_of(failure: &Failure) -> Outcome {
     if failure.fact.counts() { Outcome::Failure } else { Outcome::Neutral }
 }
 
-fn server_id(index: usize) -> ServerId {
-    ServerId(u32::try_from(index).expect("servers are a few, not billions"))
-}
-
 /// The pool's default for a server without a lifecycle of its own.
 impl Default for ServerPolicy {
     fn default() -> Self {
@@ -632,6 +665,8 @@ impl Default for ServerPolicy {
             keep: Keep::UntilTimeout,
             idle_timeout: None,
             one_pipe: false,
+            owner: None,
+            instances: 1,
         }
     }
 }

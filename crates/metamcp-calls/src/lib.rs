@@ -2,6 +2,7 @@
 //! Pure: no I/O, no clock, no environment. See ARCHITECTURE.md for the map.
 
 pub mod breaker;
+pub mod connector;
 pub mod dispatch;
 pub mod failure;
 pub mod fair_share;
@@ -14,5 +15,6 @@ pub mod refresh;
 pub mod replay;
 pub mod restart_backoff;
 pub mod shutdown;
+pub mod siblings;
 pub mod state_change;
 pub mod turns;

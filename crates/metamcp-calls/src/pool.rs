@@ -1,5 +1,5 @@
 //! The connection pool's state: a maximum of connections, idle ones reused first, waiters served by lanes in turns.
-//! Owns: slots, the idle list (LRU), the queue of waiters, the reserve, the minimum.      Never: knows calls, starts or ends a process.
+//! Owns: slots, the idle list (LRU), the queue of waiters, an owner's share, the reserve, the minimum.      Never: knows calls, starts or ends a process.
 //! In: what connections do, `pump(now)`.  Out: `Order`s to connect or to close.
 //! Tests: `pool/tests.rs`, and the simulation in `tests/sim.rs`.
 
@@ -12,9 +12,30 @@ use crate::turns::{Ticket, Turns};
 use metamcp_types::moment::Moment;
 use metamcp_types::slab::{Key, Slab};
 
-/// A configured server, by its place in the gateway's table.
+/// A server in the gateway's table: its place there and, in the upper bits, which of those that had it one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServerId(pub u32);
+
+impl ServerId {
+    /// Bits that hold the place: a million servers at once. A place is used four thousand times and then retired.
+    const PLACE_BITS: u32 = 20;
+
+    /// Its place in a table: never above the number of servers that there were at once, apart from retired places.
+    pub fn place(self) -> usize {
+        (self.0 & ((1 << Self::PLACE_BITS) - 1)) as usize
+    }
+
+    /// The first server at a place.
+    pub(crate) fn first_at(place: usize) -> ServerId {
+        let place = u32::try_from(place).ok().filter(|place| *place < 1 << Self::PLACE_BITS);
+        ServerId(place.expect("servers are thousands, not millions"))
+    }
+
+    /// The one after this at its place; none where no more can be told apart.
+    pub(crate) fn successor(self) -> Option<ServerId> {
+        self.0.checked_add(1 << Self::PLACE_BITS).map(ServerId)
+    }
+}
 
 /// A connection. Never reused: a server needed again after `Closed` gets a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,6 +54,8 @@ pub struct Limits {
     pub minimum: usize,
     /// Idle timeout of a connection.
     pub idle_timeout: Duration,
+    /// Connections that servers of one owner may have at once, dying ones included; zero for any number.
+    pub per_owner: usize,
 }
 
 /// Connections that may be starting at once. More would make every start slow.
@@ -86,6 +109,8 @@ pub struct Terms {
     pub keep: Keep,
     /// Its own idle timeout.
     pub idle_timeout: Option<Duration>,
+    /// Whose share of the pool it takes; nobody's if it is shared.
+    pub owner: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -94,6 +119,16 @@ struct Waiter {
     since: Moment,
     /// One for each lane that wants it: it gets its slot in the turn of whichever comes first.
     tickets: Vec<Ticket>,
+}
+
+/// The owners that have their whole share.
+#[derive(Debug, Default)]
+struct FullShares(BTreeMap<u64, usize>);
+
+impl FullShares {
+    fn holds_back(&self, owner: Option<u64>) -> bool {
+        owner.is_some_and(|owner| self.0.contains_key(&owner))
+    }
 }
 
 #[derive(Debug)]
@@ -217,7 +252,7 @@ impl Pool {
     /// Serves the line as far as the bounds allow, and makes room where they do not.
     pub fn pump(&mut self, now: Moment, orders: &mut Vec<Order>) {
         let mut reserve_used = false;
-        while let Some((ticket, &server)) = self.turns.next() {
+        while let Some((ticket, server)) = self.next_in_turn() {
             if self.fresh_connecting(now).count() >= CONNECT_BURST {
                 break;
             }
@@ -369,19 +404,47 @@ impl Pool {
     /// Closes idle connections, least recently used first, until the line and the bounds will be served by what
     /// is on its way out. The minimum does not stand in the way: each one closed here makes room for one opened.
     fn make_room(&mut self, orders: &mut Vec<Order>) {
+        let held_back = self.make_room_in_shares(orders);
         let staying = self.count() - self.leaving;
-        let mut missing = (staying + self.waiting.len()).saturating_sub(self.limits.size);
+        let waiting = self.waiting.len() - held_back;
+        let mut missing = (staying + waiting).saturating_sub(self.limits.size);
         while missing > 0 {
-            let Some(victim) = self.least_needed() else { return };
+            let Some(victim) = self.least_needed(|_| true) else { return };
             self.close_because(PoolChange::Evicted, victim, orders);
             missing -= 1;
         }
     }
 
+    /// The same within the share of each owner, who pays with connections of its own. Returns how many cannot be served
+    /// for all that: nobody else's connection is to be closed for them.
+    fn make_room_in_shares(&mut self, orders: &mut Vec<Order>) -> usize {
+        if self.limits.per_owner == 0 {
+            return 0;
+        }
+        let mut wanted: BTreeMap<u64, usize> = BTreeMap::new();
+        for owner in self.waiting.values().filter_map(|waiter| waiter.terms.owner) {
+            *wanted.entry(owner).or_default() += 1;
+        }
+        let mut held_back = 0;
+        for (owner, wanted) in wanted {
+            let is_theirs = |slot: &Slot| slot.terms.owner == Some(owner);
+            let staying = self.slots.iter().filter(|(_, slot)| is_theirs(slot) && !slot.leaving);
+            let mut missing = (staying.count() + wanted).saturating_sub(self.limits.per_owner);
+            while missing > 0
+                && let Some(victim) = self.least_needed(is_theirs)
+            {
+                self.close_because(PoolChange::Evicted, victim, orders);
+                missing -= 1;
+            }
+            held_back += missing.min(wanted);
+        }
+        held_back
+    }
+
     /// Closes up to so many idle connections, least recently used first, whatever the bounds say.
     pub fn shed(&mut self, most: usize, orders: &mut Vec<Order>) {
         for _ in 0..most {
-            let Some(victim) = self.least_needed() else { return };
+            let Some(victim) = self.least_needed(|_| true) else { return };
             self.close_because(PoolChange::Evicted, victim, orders);
         }
     }
@@ -398,9 +461,10 @@ impl Pool {
     }
 
     /// The idle connection that was not used for the longest time, of those that need not be kept.
-    fn least_needed(&self) -> Option<ConnId> {
-        let may_go =
-            |&conn: &ConnId| self.slot(conn).is_some_and(|slot| slot.terms.keep != Keep::Alive);
+    fn least_needed(&self, of: impl Fn(&Slot) -> bool) -> Option<ConnId> {
+        let may_go = |&conn: &ConnId| {
+            self.slot(conn).is_some_and(|slot| slot.terms.keep != Keep::Alive && of(slot))
+        };
         self.idle.iter().rev().copied().find(may_go)
     }
 
@@ -414,7 +478,7 @@ impl Pool {
 
     /// When the next in turn gets a slot by the mere passing of time.
     fn next_grant(&self, now: Moment) -> Moment {
-        if self.waiting.is_empty() {
+        if self.next_in_turn().is_none() {
             return Moment::NEVER;
         }
         let slot = if self.count() < self.limits.size {
@@ -437,8 +501,41 @@ impl Pool {
     fn reserve_opens(&self) -> Option<Moment> {
         let limits = &self.limits;
         let has_left = self.count() < limits.size + limits.reserve;
-        let longest = self.waiting.values().map(|waiter| waiter.since).min()?;
+        let full = self.full_shares();
+        let can_go = self.waiting.values().filter(|waiter| !full.holds_back(waiter.terms.owner));
+        let longest = can_go.map(|waiter| waiter.since).min()?;
         (has_left && limits.reserve_after > Duration::ZERO).then(|| longest + limits.reserve_after)
+    }
+
+    /// Whose turn it is among those that may have a slot as soon as there is one. One whose owner has its whole share
+    /// waits until that has fewer, and nobody waits for it.
+    fn next_in_turn(&self) -> Option<(Ticket, ServerId)> {
+        let full = self.full_shares();
+        let can_go = |server: &ServerId| {
+            self.waiting.get(server).is_none_or(|waiter| !full.holds_back(waiter.terms.owner))
+        };
+        self.turns.next_where(can_go).map(|(ticket, server)| (ticket, *server))
+    }
+
+    fn full_shares(&self) -> FullShares {
+        if self.limits.per_owner == 0 {
+            return FullShares::default();
+        }
+        let mut held: BTreeMap<u64, usize> = BTreeMap::new();
+        for owner in self.slots.iter().filter_map(|(_, slot)| slot.terms.owner) {
+            *held.entry(owner).or_default() += 1;
+        }
+        held.retain(|_, count| *count >= self.limits.per_owner);
+        FullShares(held)
+    }
+
+    /// Whether a server of that owner would get a slot at once, at nobody's cost.
+    pub fn has_free_slot(&self, owner: Option<u64>) -> bool {
+        let is_theirs = |terms: &Terms| owner.is_some() && terms.owner == owner;
+        let held = self.slots.iter().filter(|(_, slot)| is_theirs(&slot.terms)).count();
+        let wanted = self.waiting.values().filter(|waiter| is_theirs(&waiter.terms)).count();
+        self.count() + self.waiting.len() < self.limits.size
+            && (self.limits.per_owner == 0 || held + wanted < self.limits.per_owner)
     }
 
     fn forget_waiter(&mut self, server: ServerId) -> Option<Waiter> {

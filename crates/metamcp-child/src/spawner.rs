@@ -170,7 +170,7 @@ impl Handle {
     ///
     /// Closing stdin is the caller's job: drop the [`Stdin`] first. Keep reading stdout meanwhile, since a
     /// server blocked on a full pipe cannot exit. The escalation runs on the supervisor's thread:
-    /// it goes on when this future is dropped, and a second call joins the first.
+    /// it goes on when this future is dropped, and a second call joins the first, unless its own is over sooner.
     pub async fn stop(&self, escalation: Escalation) {
         self.inner.requests.send(Request::Stop { id: self.inner.id, escalation }).ok();
         self.watch().empty().await;

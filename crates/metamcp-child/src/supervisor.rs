@@ -140,9 +140,7 @@ impl Supervisor {
                     self.each(id, |one| one.stop(escalation.clone()));
                 }
                 Ok(Request::Kill { id }) => self.each(id, Container::kill),
-                Ok(Request::Release { id }) => {
-                    self.each(id, |one| one.stop(Escalation::immediate()));
-                }
+                Ok(Request::Release { id }) => self.each(id, Container::release),
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,
             }

@@ -374,6 +374,7 @@ fn limits(settings: &Settings) -> Limits {
             reserve_after: pool.reserve_timeout,
             minimum: pool.min_size as usize,
             idle_timeout: pool.idle_timeout,
+            per_owner: (pool.size as usize * 3 / 4).max(1),
         },
         breaker_threshold: pool.failure_threshold,
         breaker_cooldown: pool.cooldown,
@@ -400,5 +401,7 @@ pub(crate) fn policy(server: &ServerConfig, settings: &Settings) -> ServerPolicy
         keep,
         idle_timeout,
         one_pipe: !server.transport.is_remote(),
+        owner: None,
+        instances: server.instances.max(1),
     }
 }

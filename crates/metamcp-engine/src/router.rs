@@ -19,7 +19,7 @@ mod server_capabilities;
 mod servers;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -31,6 +31,7 @@ use metamcp_calls::failure::{Fact, Failure};
 use metamcp_calls::lifecycle::State as SlotState;
 use metamcp_calls::pool::{ConnId, ServerId};
 use metamcp_calls::replay::Delivery;
+use metamcp_types::escalation::Escalation;
 use metamcp_types::moment::Moment;
 use metamcp_types::secret::redact;
 use metamcp_types::slab::Key;
@@ -200,6 +201,8 @@ pub struct Router {
     pub(crate) state: Mutex<State>,
     table: RwLock<servers::Table>,
     secrets_version: AtomicU64,
+    /// Whether any server may have several instances for one purpose.
+    has_siblings: AtomicBool,
     clients: Mutex<Vec<Weak<dyn Client>>>,
     pub(crate) level: Mutex<Option<Level>>,
     /// Union of the capabilities that clients of the stateless era declared so far.
@@ -246,6 +249,7 @@ impl Router {
             }),
             table: RwLock::default(),
             secrets_version: AtomicU64::new(0),
+            has_siblings: AtomicBool::new(false),
             clients: Mutex::default(),
             level: Mutex::default(),
             declared: Mutex::default(),
@@ -278,7 +282,7 @@ impl Router {
 
     /// The clients that may use an instance, the newest last.
     pub(crate) fn attached_to(&self, server: ServerId) -> Vec<Arc<dyn Client>> {
-        let mut clients = self.attached();
+        let (mut clients, server) = (self.attached(), self.primary_of(server));
         clients.retain(|client| client.uses(server));
         clients
     }
@@ -324,7 +328,7 @@ impl Router {
         if pending.record.id == 0 {
             pending.record.id = pending.key;
         }
-        let server = pending.request.server;
+        let server = self.sibling(&mut state, pending.request.server, now);
         state.dispatch.call(server, options, pending, now, &mut effects);
         self.carry_out(state, effects);
     }
@@ -654,12 +658,12 @@ impl Router {
                 conn.forget_requests();
                 let transport = Arc::clone(&conn.transport);
                 drop(state);
-                match mode {
-                    CloseMode::Immediate => transport.kill(),
-                    CloseMode::Graceful => {
-                        task::spawn("close", async move { transport.close().await });
-                    }
-                }
+                let escalation = match mode {
+                    CloseMode::Immediate => return transport.kill(),
+                    CloseMode::Graceful => Escalation::graceful(),
+                    CloseMode::Brisk => Escalation::brisk(),
+                };
+                task::spawn("close", async move { transport.close(escalation).await });
             }
             // Nothing was started, so nothing has to end.
             None => {

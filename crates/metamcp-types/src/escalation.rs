@@ -43,6 +43,10 @@ const GRACEFUL: [(u64, Step); 6] = [
     (1550, Step::KillAll),
 ];
 
+/// The rungs of a stop that is over within a second: nobody waits for what the child does.
+const BRISK: [(u64, Step); 3] =
+    [(0, Step::CloseStdin), (200, Step::TerminateAndResumeAll), (600, Step::KillAll)];
+
 /// The single rung of a stop that waits for nobody.
 const IMMEDIATE: [(u64, Step); 1] = [(0, Step::KillAll)];
 
@@ -57,6 +61,11 @@ impl Escalation {
     /// Ask first: stdin, then signals of growing weight, SIGKILL after 1,550 ms.
     pub fn graceful() -> Escalation {
         Escalation { schedule: &GRACEFUL, taken: 0 }
+    }
+
+    /// Ask briefly: SIGKILL after 600 ms.
+    pub fn brisk() -> Escalation {
+        Escalation { schedule: &BRISK, taken: 0 }
     }
 
     /// SIGKILL everything now.
@@ -142,6 +151,13 @@ mod tests {
             escalation.next(Duration::from_millis(1)),
             Next::Wait(Duration::from_millis(49))
         );
+    }
+
+    #[test]
+    fn a_brisk_stop_asks_once_and_is_over_within_a_second() {
+        let expected =
+            [(0, Step::CloseStdin), (200, Step::TerminateAndResumeAll), (600, Step::KillAll)];
+        assert_eq!(walk(Escalation::brisk(), 0..1000), expected);
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod bridge;
 pub mod envelope;
 pub mod era;
 pub mod frame;
+pub mod glance;
 pub mod handshake;
 pub mod local;
 pub mod modern;

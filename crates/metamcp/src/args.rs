@@ -22,6 +22,7 @@ pub(crate) use self::daemon::{
     StatusArgs,
 };
 pub(crate) use self::flags::SettingFlags;
+pub(crate) use self::quick::serving;
 pub(crate) use self::parse_error::{asks_for_json, what_is_wrong};
 pub(crate) use self::setup::{
     AddArgs, AddJsonArgs, DoctorArgs, ImportArgs, InitArgs, NamesArgs, Scope, ScopeArgs, TokenArgs,

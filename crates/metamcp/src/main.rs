@@ -2,6 +2,8 @@
 
 mod args;
 mod commands;
+#[cfg(unix)]
+mod connector;
 mod console;
 mod env;
 mod example;
@@ -85,6 +87,11 @@ fn main() -> ExitCode {
     }
     if let Some(shell) = env::lookup_os(commands::completions::VARIABLE) {
         return completed(&shell, arguments, first);
+    }
+    // Before everything that takes time or memory: most processes of this program only pass bytes on to the daemon.
+    #[cfg(unix)]
+    if let Some(code) = connector::run() {
+        return code;
     }
     if metamcp_engine::rlimits::has_small_stack() {
         // The main thread's stack is smaller than what a command needs; a new thread gets the size we request.
@@ -206,7 +213,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         terminal::keep_still();
     }
     match command {
-        Command::Serve => serve(config_request.flags, &mut diagnostics),
+        Command::Serve => serve(config_request.flags, ClientEnd::Usual, &mut diagnostics),
         // `--undo` must work even if the config file is broken, so that file is not loaded.
         Command::Init(args) if args.undo => match home(config_request.flags)? {
             Ok(home) => commands::init::undo(&home, &args, &mut out, &mut diagnostics),
@@ -351,14 +358,18 @@ fn with_config(
 }
 
 /// Serves, and reloads the configuration whenever one of its files changes.
-fn serve(flags: Vec<Given>, diagnostics: &mut dyn Write) -> anyhow::Result<Exit> {
+fn serve(
+    flags: Vec<Given>,
+    client: ClientEnd,
+    diagnostics: &mut dyn Write,
+) -> anyhow::Result<Exit> {
     let working_dir = console::folder().context("the working directory is not known")?;
     let load = move || {
         let flags = flags.clone();
         config::load(asked(flags, &working_dir))
     };
     match load() {
-        Ok(loaded) => commands::serve::run(&loaded, Arc::new(load), diagnostics),
+        Ok(loaded) => commands::serve::run(&loaded, Arc::new(load), client, diagnostics),
         Err(error) => cannot_load(&error, false),
     }
 }

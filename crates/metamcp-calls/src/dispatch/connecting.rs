@@ -9,7 +9,7 @@ impl<T> Dispatch<T> {
         if !self.pool.connected(conn) {
             return;
         }
-        let entry = &mut self.servers[server.0 as usize];
+        let entry = &mut self.servers[server];
         entry.restart_backoff.started();
         entry.ready_at = now;
         entry.retried_start = false;
@@ -18,7 +18,7 @@ impl<T> Dispatch<T> {
         self.listing.push(conn);
         effects.push(Effect::List { conn, server });
         self.feed(server, now, effects);
-        self.servers[server.0 as usize].owed = false;
+        self.servers[server].owed = false;
         // One start less under way: the next may begin.
         self.pump(now, effects);
         self.rearm(now);
@@ -30,7 +30,7 @@ impl<T> Dispatch<T> {
             return;
         };
         let last = slot.since + self.limits.install_timeout;
-        let entry = &mut self.servers[slot.server.0 as usize];
+        let entry = &mut self.servers[slot.server];
         if entry.conn == Some(conn) {
             entry.start_deadline = entry.start_deadline.max((now + LIFE_GRACE).min(last));
         }
@@ -41,7 +41,7 @@ impl<T> Dispatch<T> {
         let Some(slot) = self.pool.slot(conn).filter(|slot| slot.state == State::Connecting) else {
             return;
         };
-        let entry = &mut self.servers[slot.server.0 as usize];
+        let entry = &mut self.servers[slot.server];
         if entry.conn == Some(conn) {
             entry.start_deadline = entry.start_deadline.max(now + self.limits.connect_timeout);
             // The second process is the second try: one that dies too is not started a third time.
@@ -66,7 +66,7 @@ impl<T> Dispatch<T> {
         else {
             return false;
         };
-        let entry = &mut self.servers[slot.server.0 as usize];
+        let entry = &mut self.servers[slot.server];
         if slot.state.in_flight() >= entry.policy.max_in_flight {
             entry.list_due = true;
             return false;
@@ -92,7 +92,7 @@ impl<T> Dispatch<T> {
         }
         let entry = self
             .servers
-            .get_mut(server.0 as usize)
+            .get_mut(server)
             .filter(|entry| !entry.removed)
             .ok_or(DispatchError::Removed)?;
         if entry.conn.is_some() {
@@ -110,7 +110,7 @@ impl<T> Dispatch<T> {
         // Listing is no verdict on the server's health; a probe is left to a call.
         self.settle(server, permit, Outcome::Neutral, now);
         self.open(server, lane, now)?;
-        self.servers[server.0 as usize].wanted.get_or_insert(lane);
+        self.servers[server].wanted.get_or_insert(lane);
         self.pump(now, effects);
         Ok(())
     }
@@ -121,7 +121,7 @@ impl<T> Dispatch<T> {
         if self.stopping {
             return Some(DispatchError::ShuttingDown { sent: false });
         }
-        let entry = self.servers.get(server.0 as usize).filter(|entry| !entry.removed);
+        let entry = self.servers.get(server).filter(|entry| !entry.removed);
         let Some(entry) = entry else { return Some(DispatchError::Removed) };
         if let Err(backoff) = entry.restart_backoff.check(now) {
             // Calls that waited for the start get its failure, not that the server was not contacted.
@@ -155,8 +155,8 @@ impl<T> Dispatch<T> {
         match state {
             State::Connecting => return self.start_failed(conn, server, failure, now, effects),
             State::Idle => {
-                if self.servers[server.0 as usize].conn == Some(conn) {
-                    self.servers[server.0 as usize].last_failure = Some(failure);
+                if self.servers[server].conn == Some(conn) {
+                    self.servers[server].last_failure = Some(failure);
                 }
                 self.detach(server, conn);
                 self.pool.broke(conn, now);
@@ -168,10 +168,10 @@ impl<T> Dispatch<T> {
         }
         self.pool.broke(conn, now);
         effects.push(Effect::Close { conn, mode: CloseMode::Immediate });
-        let attached = self.servers[server.0 as usize].conn == Some(conn);
-        let removed = self.servers[server.0 as usize].removed;
+        let attached = self.servers[server].conn == Some(conn);
+        let removed = self.servers[server].removed;
         if attached {
-            self.servers[server.0 as usize].last_failure = Some(Arc::clone(&failure));
+            self.servers[server].last_failure = Some(Arc::clone(&failure));
         }
         let mut again = Vec::new();
         // However many calls it took with it, one crash is one failure: of the first whose permit still counts.
@@ -199,7 +199,7 @@ impl<T> Dispatch<T> {
                 charge = Outcome::Neutral;
             }
         }
-        let entry = &mut self.servers[server.0 as usize];
+        let entry = &mut self.servers[server];
         let fresh_start = attached && entry.crashed(now);
         if attached {
             entry.owed = !again.is_empty() && charge == Outcome::Failure;
@@ -211,7 +211,8 @@ impl<T> Dispatch<T> {
         }
         if attached {
             // Kept attached while somebody waits for it, or for the one respawn a crash earns.
-            entry.wanted = (fresh_start && !self.stopping).then_some(NOBODY);
+            entry.wanted =
+                (fresh_start && !self.stopping).then_some(entry.policy.owner.unwrap_or(NOBODY));
             if entry.queue.is_empty() && entry.wanted.is_none() {
                 entry.conn = None;
             }
@@ -229,7 +230,7 @@ impl<T> Dispatch<T> {
         self.listing.retain(|&listing| listing != conn);
         self.probing.retain(|probed| probed.0 != conn);
         let server = slot.server;
-        let entry = &mut self.servers[server.0 as usize];
+        let entry = &mut self.servers[server];
         if slot.state == State::Failed && entry.conn == Some(conn) {
             let wanted = std::mem::take(&mut entry.wanted);
             let needed = wanted.is_some() || !entry.queue.is_empty();
@@ -270,7 +271,7 @@ impl<T> Dispatch<T> {
     ) -> Result<(), DispatchError> {
         self.may_line_up(server, now)?;
         if self.pool.count() >= self.pool.limits().size {
-            let queues = self.pool.waiting().map(|server| &self.servers[server.0 as usize].queue);
+            let queues = self.pool.waiting().map(|server| &self.servers[server].queue);
             let (waiting, own) = queues.fold((0, 0), |(waiting, own), queue| {
                 (waiting + queue.len(), own + queue.waiting_of(lane))
             });
@@ -278,7 +279,7 @@ impl<T> Dispatch<T> {
                 return Err(DispatchError::Overloaded);
             }
         }
-        let terms = self.servers[server.0 as usize].policy.terms();
+        let terms = self.servers[server].policy.terms();
         self.pool.want(server, lane, terms, now);
         Ok(())
     }
@@ -299,7 +300,7 @@ impl<T> Dispatch<T> {
         if self.pool.waits_since(server).is_some() {
             return Ok(());
         }
-        let entry = &mut self.servers[server.0 as usize];
+        let entry = &mut self.servers[server];
         if let Err(backoff) = entry.restart_backoff.check(now) {
             entry.wanted = None;
             return Err(entry.held_back(backoff, now));
@@ -310,7 +311,7 @@ impl<T> Dispatch<T> {
 
     /// Puts a server into the lane of everybody who wants it.
     fn line_up(&mut self, server: ServerId, now: Moment) {
-        let entry = &self.servers[server.0 as usize];
+        let entry = &self.servers[server];
         let terms = entry.policy.terms();
         for lane in entry.queue.lanes().chain(entry.wanted) {
             self.pool.want(server, lane, terms, now);
@@ -328,7 +329,7 @@ impl<T> Dispatch<T> {
         for &order in orders {
             match order {
                 Order::Connect { conn, server } => {
-                    let entry = &mut self.servers[server.0 as usize];
+                    let entry = &mut self.servers[server];
                     entry.conn = Some(conn);
                     entry.wanted = None;
                     entry.starting(now, self.limits.connect_timeout);
@@ -336,19 +337,21 @@ impl<T> Dispatch<T> {
                     effects.push(Effect::Connect { conn, server });
                 }
                 Order::Close { conn, server } => {
-                    let entry = &mut self.servers[server.0 as usize];
+                    let entry = &mut self.servers[server];
                     if entry.conn == Some(conn) {
                         entry.restart_backoff.retired();
                     }
+                    let in_a_hurry = entry.in_a_hurry;
                     self.detach(server, conn);
-                    effects.push(Effect::Close { conn, mode: CloseMode::Graceful });
+                    let mode = if in_a_hurry { CloseMode::Brisk } else { CloseMode::Graceful };
+                    effects.push(Effect::Close { conn, mode });
                 }
             }
         }
     }
 
     pub(super) fn detach(&mut self, server: ServerId, conn: ConnId) {
-        let entry = &mut self.servers[server.0 as usize];
+        let entry = &mut self.servers[server];
         if entry.conn == Some(conn) {
             entry.conn = None;
             entry.start_deadline = Moment::NEVER;
@@ -366,7 +369,7 @@ impl<T> Dispatch<T> {
         self.pool.broke(conn, now);
         effects.push(Effect::Close { conn, mode: CloseMode::Immediate });
         let jitter = self.jitter;
-        let entry = &mut self.servers[server.0 as usize];
+        let entry = &mut self.servers[server];
         if entry.conn != Some(conn) {
             return;
         }
@@ -380,7 +383,7 @@ impl<T> Dispatch<T> {
             // Stays attached: `gone` starts it once more, also where it was only to list its tools, because a call
             // waits for that list.
             entry.retried_start = true;
-            entry.wanted = Some(NOBODY);
+            entry.wanted = Some(entry.policy.owner.unwrap_or(NOBODY));
             self.pump(now, effects);
             return self.rearm(now);
         }
@@ -400,7 +403,7 @@ impl<T> Dispatch<T> {
             Ok(()) => rest,
         };
         let outcome = outcome_of(&failure);
-        let for_nobody = self.servers[server.0 as usize].queue.is_empty();
+        let for_nobody = self.servers[server].queue.is_empty();
         self.refuse_queue(
             server,
             &DispatchError::Unavailable { failure, retry_after },
@@ -408,7 +411,7 @@ impl<T> Dispatch<T> {
             now,
             effects,
         );
-        let breaker = &mut self.servers[server.0 as usize].breaker;
+        let breaker = &mut self.servers[server].breaker;
         let changes = &mut self.pool.changes;
         if for_nobody
             && let Ok(permit) = changes.of_breaker(server, breaker, |breaker| breaker.admit(now))
@@ -433,8 +436,8 @@ impl<T> Dispatch<T> {
     }
 
     pub(super) fn end_overdue_starts(&mut self, now: Moment, effects: &mut Effects<T>) {
-        for index in 0..self.servers.len() {
-            let entry = &self.servers[index];
+        for server in self.servers.ids() {
+            let entry = &self.servers[server];
             let (Some(conn), deadline) = (entry.conn, entry.start_deadline) else { continue };
             if now < deadline {
                 continue;

@@ -6,8 +6,7 @@ impl<T> Dispatch<T> {
     /// No new calls from now on; those that were not sent yet are answered.
     pub fn stop(&mut self, now: Moment, effects: &mut Effects<T>) {
         self.stopping = true;
-        for index in 0..self.servers.len() {
-            let server = server_id(index);
+        for server in self.servers.ids() {
             self.refuse_queue(
                 server,
                 &DispatchError::ShuttingDown { sent: false },
@@ -56,7 +55,7 @@ impl<T> Dispatch<T> {
             else {
                 continue;
             };
-            let entry = &mut self.servers[server.0 as usize];
+            let entry = &mut self.servers[server];
             let attached = entry.conn == Some(conn);
             let one_pipe = entry.policy.one_pipe;
             if attached {
@@ -79,7 +78,7 @@ impl<T> Dispatch<T> {
     pub(super) fn end_waiting(&mut self, id: CallId, now: Moment, effects: &mut Effects<T>) {
         let Some(call) = self.calls.get(id.0) else { return };
         let (server, arrived, sent) = (call.server, call.arrived, call.maybe_ran.is_some());
-        let owes = call.attempts > 0 && self.servers[server.0 as usize].owed;
+        let owes = call.attempts > 0 && self.servers[server].owed;
         let outcome = if owes { Outcome::Failure } else { Outcome::Neutral };
         let over = call.agreed.is_some_and(|end| now >= end);
         let error = if self.pool.waits_since(server).is_some() && !sent && !over {
@@ -89,7 +88,7 @@ impl<T> Dispatch<T> {
             DispatchError::TimedOut { after: now.since(arrived), sent }
         };
         if self.end_early(id, error, outcome, now, effects) && owes {
-            self.servers[server.0 as usize].owed = false;
+            self.servers[server].owed = false;
         }
     }
 
@@ -105,7 +104,7 @@ impl<T> Dispatch<T> {
     pub(super) fn waiting_deadline(&self, id: CallId) -> Moment {
         let Some(call) = self.calls.get(id.0) else { return Moment::NEVER };
         let agreed = call.agreed.unwrap_or(Moment::NEVER);
-        let entry = &self.servers[call.server.0 as usize];
+        let entry = &self.servers[call.server];
         let own = match self.pool_state(entry) {
             None => call.arrived.max(entry.in_line_since) + self.limits.pool_wait,
             // Bounded by the deadline of the start itself.
@@ -141,7 +140,7 @@ impl<T> Dispatch<T> {
             return noticed;
         }
         let noticed = self.answer(id, error, outcome, now, effects);
-        let entry = &mut self.servers[server.0 as usize];
+        let entry = &mut self.servers[server];
         if let Some(ticket) = ticket {
             entry.queue.remove(ticket);
         }
@@ -165,7 +164,7 @@ impl<T> Dispatch<T> {
         now: Moment,
         effects: &mut Effects<T>,
     ) {
-        let mut queue = std::mem::take(&mut self.servers[server.0 as usize].queue);
+        let mut queue = std::mem::take(&mut self.servers[server].queue);
         let mut outcome = outcome;
         while let Some(call) = queue.pop() {
             if self.answer(call, error.clone(), outcome, now, effects) {
@@ -201,7 +200,7 @@ impl<T> Dispatch<T> {
         now: Moment,
     ) -> bool {
         let jitter = self.limits.breaker_cooldown / 10_000 * self.jitter;
-        let breaker = &mut self.servers[server.0 as usize].breaker;
+        let breaker = &mut self.servers[server].breaker;
         let changes = &mut self.pool.changes;
         changes.of_breaker(server, breaker, |breaker| breaker.settle(permit, outcome, now, jitter))
     }

@@ -10,10 +10,10 @@ impl<T> Dispatch<T> {
         self.probing.swap_remove(place);
         let server = self.pool.slot(conn).map(|slot| slot.server);
         if let Some(server) = server
-            && self.servers[server.0 as usize].conn == Some(conn)
+            && self.servers[server].conn == Some(conn)
         {
             // Those who wait still have their whole time from now on.
-            self.servers[server.0 as usize].ready_at = now;
+            self.servers[server].ready_at = now;
             self.feed(server, now, effects);
         }
         self.finish_on(conn, now, effects);
@@ -41,7 +41,7 @@ impl<T> Dispatch<T> {
         effects: &mut Effects<T>,
     ) {
         let usable = |slot: &pool::Slot| slot.state.is_live() && !slot.draining;
-        let attached = self.servers[server.0 as usize].conn == Some(conn);
+        let attached = self.servers[server].conn == Some(conn);
         if attached && self.pool.slot(conn).is_some_and(usable) && self.pool.begin(conn) {
             self.probing.push((conn, now + PROBE));
             self.wake = self.wake.min(now + PROBE);
@@ -55,11 +55,11 @@ impl<T> Dispatch<T> {
         while let Some(place) = self.probing.iter().position(overdue) {
             let (conn, _) = self.probing.swap_remove(place);
             let Some(server) = self.pool.slot(conn).map(|slot| slot.server) else { continue };
-            if self.servers[server.0 as usize].conn == Some(conn) {
+            if self.servers[server].conn == Some(conn) {
                 self.let_go(server, now, effects);
             }
             self.finish_on(conn, now, effects);
-            let entry = &self.servers[server.0 as usize];
+            let entry = &self.servers[server];
             if entry.conn.is_none() && !entry.queue.is_empty() {
                 self.reopen(server, now, effects);
             }

@@ -1,5 +1,7 @@
-//! Dispatch: state of one server.
+//! Dispatch: state of one server, and the table of all.
 
+use std::collections::VecDeque;
+use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +10,7 @@ use super::error::DispatchError;
 use crate::breaker::{self, Breaker, Outcome};
 use crate::failure::{Fact, Failure};
 use crate::lifecycle::State;
-use crate::pool::{ConnId, Keep, Terms};
+use crate::pool::{ConnId, Keep, ServerId, Terms};
 use crate::restart_backoff::{Backoff, RestartBackoff};
 use crate::turns::Turns;
 use metamcp_types::moment::Moment;
@@ -35,12 +37,16 @@ pub struct ServerPolicy {
     pub idle_timeout: Option<Duration>,
     /// Whether all its calls take one pipe, so that silence after one of them may be the silence of all.
     pub one_pipe: bool,
+    /// The lane of the session it belongs to, whose share of the pool it takes; nobody's if it is shared.
+    pub owner: Option<u64>,
+    /// How many there may be of it at once: the router adds siblings ([`crate::siblings`]), each with an id of its own.
+    pub instances: u32,
 }
 
 impl ServerPolicy {
     /// On which terms it has a slot of the pool.
     pub(super) fn terms(&self) -> Terms {
-        Terms { keep: self.keep, idle_timeout: self.idle_timeout }
+        Terms { keep: self.keep, idle_timeout: self.idle_timeout, owner: self.owner }
     }
 }
 
@@ -58,8 +64,97 @@ pub struct ServerView {
     pub last_failure: Option<Arc<Failure>>,
 }
 
+/// All servers by their place. An id whose place was given to another finds nothing.
+#[derive(Debug, Default)]
+pub(super) struct Servers {
+    entries: Vec<Server>,
+    /// Removed ones whose place was not taken back yet.
+    removed: Vec<ServerId>,
+    /// Ids to give next, the one whose place is free for the longest time first.
+    free: VecDeque<ServerId>,
+}
+
+impl Servers {
+    pub(super) fn add(&mut self, policy: ServerPolicy, breaker: Breaker) -> ServerId {
+        if let Some(id) = self.free.pop_front() {
+            self.entries[id.place()] = Server::new(id, policy, breaker);
+            return id;
+        }
+        let id = ServerId::first_at(self.entries.len());
+        self.entries.push(Server::new(id, policy, breaker));
+        id
+    }
+
+    pub(super) fn get(&self, id: ServerId) -> Option<&Server> {
+        self.entries.get(id.place()).filter(|entry| entry.id == id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: ServerId) -> Option<&mut Server> {
+        self.entries.get_mut(id.place()).filter(|entry| entry.id == id)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Server> {
+        self.entries.iter()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Server> {
+        self.entries.iter_mut()
+    }
+
+    pub(super) fn ids(&self) -> Vec<ServerId> {
+        self.entries.iter().map(|entry| entry.id).collect()
+    }
+
+    pub(super) fn set_removed(&mut self, id: ServerId, removed: bool) {
+        self.removed.retain(|other| *other != id);
+        self[id].removed = removed;
+        if removed {
+            self.removed.push(id);
+        }
+    }
+
+    /// Takes back the places of removed servers that `is_left` is false of.
+    pub(super) fn reclaim(
+        &mut self,
+        is_left: impl Fn(ServerId) -> bool,
+        vacant: impl Fn() -> Breaker,
+    ) -> Vec<ServerId> {
+        let (left, over): (Vec<_>, Vec<_>) = self.removed.drain(..).partition(|id| is_left(*id));
+        self.removed = left;
+        for id in &over {
+            if let Some(next) = id.successor() {
+                // Whoever holds the old id finds nothing from now on.
+                let place = &mut self.entries[id.place()];
+                *place = Server::new(next, ServerPolicy::default(), vacant());
+                place.removed = true;
+                self.free.push_back(next);
+            }
+        }
+        over
+    }
+}
+
+impl Index<ServerId> for Servers {
+    type Output = Server;
+
+    fn index(&self, id: ServerId) -> &Server {
+        let entry = &self.entries[id.place()];
+        debug_assert_eq!(entry.id, id, "whatever refers to a server keeps its place");
+        entry
+    }
+}
+
+impl IndexMut<ServerId> for Servers {
+    fn index_mut(&mut self, id: ServerId) -> &mut Server {
+        let entry = &mut self.entries[id.place()];
+        debug_assert_eq!(entry.id, id, "whatever refers to a server keeps its place");
+        entry
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Server {
+    pub(super) id: ServerId,
     pub(super) policy: ServerPolicy,
     pub(super) breaker: Breaker,
     pub(super) restart_backoff: RestartBackoff,
@@ -80,6 +175,8 @@ pub(super) struct Server {
     pub(super) list_due: bool,
     pub(super) last_failure: Option<Arc<Failure>>,
     pub(super) removed: bool,
+    /// It was removed at once: what is left of it has a second.
+    pub(super) in_a_hurry: bool,
     /// Its `Retry-After`: nothing is sent before then.
     quiet_until: Moment,
     /// How often in a row it wanted fewer requests.
@@ -89,8 +186,9 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn new(policy: ServerPolicy, breaker: Breaker) -> Server {
+    pub(super) fn new(id: ServerId, policy: ServerPolicy, breaker: Breaker) -> Server {
         Server {
+            id,
             policy,
             breaker,
             restart_backoff: RestartBackoff::default(),
@@ -105,6 +203,7 @@ impl Server {
             list_due: false,
             last_failure: None,
             removed: false,
+            in_a_hurry: false,
             quiet_until: Moment::START,
             limited: 0,
             restarts: 0,

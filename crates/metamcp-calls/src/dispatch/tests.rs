@@ -8,6 +8,7 @@ mod pooling;
 mod probing;
 mod reloading;
 mod remote;
+mod removing;
 mod restarting;
 mod starting;
 mod stopping;
@@ -28,6 +29,7 @@ fn pool_of(size: usize) -> Limits {
             reserve_after: Duration::from_secs(5),
             minimum: 0,
             idle_timeout: Duration::from_mins(5),
+            per_owner: 0,
         },
         breaker_threshold: 5,
         breaker_cooldown: COOLDOWN,

@@ -9,6 +9,7 @@ fn limits(size: usize) -> Limits {
         reserve_after: Duration::from_secs(5),
         minimum: 0,
         idle_timeout: Duration::from_mins(5),
+        per_owner: 0,
     }
 }
 
@@ -175,12 +176,13 @@ fn idle_deadlines_are_exact_and_per_server() {
     let mut bench = Bench::new(limits(3));
     bench.idle(0, 0);
     assert_eq!(bench.pool.deadline(at(0)), at(300_000));
-    bench.pool.want(ServerId(1), 0, Terms { keep: Keep::Alive, idle_timeout: None }, at(0));
+    bench.pool.want(ServerId(1), 0, Terms { keep: Keep::Alive, ..Terms::default() }, at(0));
     bench.pump(0);
     let kept = bench.connects()[0].1;
     bench.pool.connected(kept);
     bench.pool.finish(kept, at(0), &mut bench.orders);
-    let terms = Terms { keep: Keep::Alive, idle_timeout: Some(Duration::from_secs(10)) };
+    let terms =
+        Terms { keep: Keep::Alive, idle_timeout: Some(Duration::from_secs(10)), owner: None };
     bench.pool.want(ServerId(2), 0, terms, at(0));
     bench.pump(0);
     let own = bench.connects()[0].1;
@@ -262,4 +264,47 @@ fn a_thousand_waiters_are_granted_in_the_order_they_came() {
         assert_eq!(granted[0].0, expected);
         holder = granted[0].1;
     }
+}
+
+fn owned_by(owner: u64) -> Terms {
+    Terms { owner: Some(owner), ..Terms::default() }
+}
+
+#[test]
+fn an_owner_at_its_share_pays_with_its_own_idle_connection() {
+    let mut bench = Bench::new(Limits { per_owner: 2, ..limits(4) });
+    bench.idle(0, 0);
+    let mut conns = Vec::new();
+    for server in [1, 2] {
+        bench.pool.want(ServerId(server), 1, owned_by(1), at(u64::from(server)));
+        bench.pump(10);
+        conns.push(bench.connects()[0].1);
+        bench.pool.connected(conns[conns.len() - 1]);
+    }
+    bench.pool.want(ServerId(3), 1, owned_by(1), at(20));
+    bench.pump(20);
+    assert_eq!(bench.connects(), [], "there is a free slot, but not for this owner");
+    assert!(bench.closes().is_empty(), "it has nothing idle, and nobody else pays for it");
+    bench.want(4, 21);
+    assert_eq!(bench.connects().len(), 1, "it stands in nobody's way");
+    bench.pool.finish(conns[1], at(30), &mut bench.orders);
+    assert_eq!(bench.closes(), [2], "its own, though another's was not used for longer");
+    bench.pump(31);
+    assert_eq!(bench.connects(), [], "a dying process still counts");
+    bench.pool.gone(conns[1]);
+    bench.pump(32);
+    assert_eq!(bench.connects().len(), 1);
+}
+
+#[test]
+fn a_free_slot_is_one_at_nobodys_cost() {
+    let mut bench = Bench::new(Limits { per_owner: 1, ..limits(2) });
+    assert!(bench.pool.has_free_slot(None) && bench.pool.has_free_slot(Some(1)));
+    bench.pool.want(ServerId(1), 1, owned_by(1), at(0));
+    assert!(!bench.pool.has_free_slot(Some(1)), "one that waits counts already");
+    bench.pump(0);
+    assert!(!bench.pool.has_free_slot(Some(1)));
+    assert!(bench.pool.has_free_slot(None) && bench.pool.has_free_slot(Some(2)));
+    bench.idle(2, 1);
+    assert!(!bench.pool.has_free_slot(None), "somebody's idle one is not free");
 }

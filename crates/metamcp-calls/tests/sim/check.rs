@@ -110,6 +110,12 @@ impl World {
         let now: Vec<pool::ServerId> = pool.line();
         let held_back = !now.is_empty() && count < limits.size;
         let (long, reserve) = (now.len() >= 3, grants > 0 && count > limits.size);
+        let at_share = |server: &pool::ServerId| {
+            let owner = self.servers[server.0 as usize].plan.policy.owner;
+            let held = self.alive.iter().filter(|&&one| owner == self.processes[one].policy.owner);
+            owner.is_some() && limits.per_owner > 0 && held.count() >= limits.per_owner
+        };
+        let at_share = grants > 0 && now.iter().any(at_share);
         let mut line = before;
         line.clear();
         line.extend(now.iter().filter_map(|&server| Some((server, pool.waits_since(server)?))));
@@ -118,6 +124,7 @@ impl World {
             (held_back, "start held back by the burst"),
             (long, "line of three or more"),
             (reserve, "reserve opened"),
+            (at_share, "served past one whose owner has its share"),
         ] {
             if seen {
                 self.sights.add(sight);
@@ -171,6 +178,11 @@ impl World {
         let callers = self.open.iter().map(|&number| &self.callers[number as usize]);
         let waits: BTreeSet<u64> = callers
             .filter(|caller| caller.on.is_none() && line.contains(&caller.server))
+            // One whose owner has its share is rightly passed over.
+            .filter(|caller| {
+                self.plan.limits.pool.per_owner == 0
+                    || self.servers[caller.server].plan.policy.owner.is_none()
+            })
             .map(|caller| caller.lane)
             .collect();
         let all: BTreeSet<u64> = line.iter().flat_map(|&server| self.lanes_of(server)).collect();
@@ -272,6 +284,12 @@ impl World {
             }
         }
         ensure!(fresh <= pool::CONNECT_BURST, "{fresh} are starting at once");
+        let owners = || self.alive.iter().filter_map(|&one| self.processes[one].policy.owner);
+        for owner in owners() {
+            let held = owners().filter(|other| *other == owner).count();
+            let share = pool.limits().per_owner;
+            ensure!(share == 0 || held <= share, "owner {owner} has {held} of {share} slots");
+        }
         Ok(())
     }
 
@@ -382,17 +400,19 @@ impl World {
             ensure!(slot.state == State::Idle, "not at rest: {slot:?}");
         }
         // A requested listing has no deadline, and may wait for a slot that never becomes free.
-        ensure!(
-            self.dispatch.pool().line().is_empty() || self.is_hoarded(),
-            "the line is not empty"
-        );
+        let in_vain = |server: pool::ServerId| self.is_hoarded(server.0 as usize);
+        ensure!(self.dispatch.pool().waiting().all(in_vain), "the line is not empty");
         Ok(())
     }
 
-    /// Whether keep-alive servers occupy all slots: then others wait in vain, as configured.
-    fn is_hoarded(&self) -> bool {
-        let kept = |process: &&usize| self.processes[**process].policy.keep == Keep::Alive;
-        self.alive.iter().filter(kept).count() >= self.plan.limits.pool.size
+    /// Whether keep-alive servers occupy all slots that a server could have: then it waits in vain, as configured.
+    fn is_hoarded(&self, server: usize) -> bool {
+        let limits = &self.plan.limits.pool;
+        let policies = self.alive.iter().map(|&process| &self.processes[process].policy);
+        let kept = policies.filter(|policy| policy.keep == Keep::Alive);
+        let owner = self.servers[server].plan.policy.owner.filter(|_| limits.per_owner > 0);
+        let theirs = kept.clone().filter(|policy| owner.is_some() && policy.owner == owner);
+        kept.count() >= limits.size || (owner.is_some() && theirs.count() >= limits.per_owner)
     }
 
     /// Whatever happened: a little later every server works again.
@@ -408,7 +428,7 @@ impl World {
             if self.servers[number].removed {
                 continue;
             }
-            let hoarded = self.is_hoarded();
+            let hoarded = self.is_hoarded(number);
             let who = self.add_caller(CallerPlan {
                 at: self.now,
                 server: number,

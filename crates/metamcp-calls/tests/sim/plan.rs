@@ -113,6 +113,7 @@ impl Plan {
             reserve_after: rng.pick(&[Duration::ZERO, rng.clone().span(10, 1000)]),
             minimum: rng.size(0, size),
             idle_timeout: rng.span(10, 4000),
+            per_owner: rng.pick(&[0, 1, 2, (size * 3 / 4).max(1)]),
         };
         let limits = if defaults {
             Limits {
@@ -204,6 +205,8 @@ fn policy(rng: &mut Rng, defaults: bool) -> ServerPolicy {
         ]),
         idle_timeout: rng.chance(200).then_some(own),
         one_pipe: rng.chance(700),
+        owner: rng.chance(300).then(|| rng.below(4)),
+        instances: 1,
     }
 }
 

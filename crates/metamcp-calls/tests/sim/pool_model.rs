@@ -81,9 +81,19 @@ impl Model {
         self.waiters.retain(|waiter| self.places.iter().any(|place| place.1 == waiter.server));
     }
 
-    /// Takes the server whose turn it is.
-    fn next(&mut self) -> Option<Waiter> {
-        let place = |lane: &u64| self.places.iter().find(|place| place.0 == *lane).copied();
+    /// Whether a server that waits has room in its owner's share.
+    fn has_room(&self, server: ServerId) -> bool {
+        let waiter = self.waiters.iter().find(|waiter| waiter.server == server);
+        let Some(owner) = waiter.and_then(|waiter| waiter.terms.owner) else { return true };
+        let held = self.slots.iter().filter(|slot| slot.terms.owner == Some(owner)).count();
+        self.limits.per_owner == 0 || held < self.limits.per_owner
+    }
+
+    /// Takes the server whose turn it is, among those that `can_go` is true of.
+    fn next(&mut self, can_go: impl Fn(&Model, ServerId) -> bool) -> Option<Waiter> {
+        let place = |lane: &u64| {
+            self.places.iter().find(|place| place.0 == *lane && can_go(self, place.1)).copied()
+        };
         let (lane, server) = self.turns.iter().find_map(place)?;
         let waiter = self.waiters.iter().find(|waiter| waiter.server == server).cloned();
         self.forget(|_, other| other == server);
@@ -117,16 +127,30 @@ impl Model {
 
     /// Evicts until staying and waiting servers fit, the least recently used first, never one with keep-alive.
     fn make_room(&mut self, wishes: &mut Vec<UnnamedOrder>) {
-        let mut missing = (self.staying() + self.waiters.len()).saturating_sub(self.limits.size);
-        while missing > 0 {
-            let idle =
-                self.slots.iter().filter(|s| s.is == Is::Idle && s.terms.keep != Keep::Alive);
-            let Some(conn) = idle.min_by_key(|slot| slot.stamp).map(|slot| slot.conn) else {
-                return;
+        let mut waiting = self.waiters.len();
+        let owners = if self.limits.per_owner > 0 { 0..3 } else { 0..0 };
+        for owner in owners {
+            // Beyond its share an owner's servers wait for its own connections only.
+            let theirs = |terms: &Terms| terms.owner == Some(owner);
+            let wanted = self.waiters.iter().filter(|waiter| theirs(&waiter.terms)).count();
+            let beyond = |model: &Model| {
+                let staying = model.slots.iter().filter(|s| theirs(&s.terms) && !s.leaving);
+                (staying.count() + wanted).saturating_sub(model.limits.per_owner)
             };
-            self.close(conn, wishes);
+            while wanted > 0 && beyond(self) > 0 && self.evict(theirs, wishes) {}
+            waiting -= beyond(self).min(wanted);
+        }
+        let mut missing = (self.staying() + waiting).saturating_sub(self.limits.size);
+        while missing > 0 && self.evict(|_| true, wishes) {
             missing -= 1;
         }
+    }
+
+    fn evict(&mut self, of: impl Fn(&Terms) -> bool, wishes: &mut Vec<UnnamedOrder>) -> bool {
+        let idle = self.slots.iter().filter(|slot| slot.is == Is::Idle && of(&slot.terms));
+        let idle = idle.filter(|slot| slot.terms.keep != Keep::Alive);
+        let victim = idle.min_by_key(|slot| slot.stamp).map(|slot| slot.conn);
+        victim.inspect(|conn| self.close(*conn, wishes)).is_some()
     }
 
     /// `names` supplies the connection ids of the grants, in order; made-up ones in a dry run.
@@ -140,14 +164,17 @@ impl Model {
         while !self.waiters.is_empty() && self.fresh(now) < CONNECT_BURST {
             if self.slots.len() >= self.limits.size {
                 let long = self.limits.reserve_after > Duration::ZERO
-                    && self.waiters.iter().any(|w| now >= w.since + self.limits.reserve_after);
+                    && self.waiters.iter().any(|waiter| {
+                        self.has_room(waiter.server)
+                            && now >= waiter.since + self.limits.reserve_after
+                    });
                 let room = self.slots.len() < self.limits.size + self.limits.reserve;
                 if reserve_used || !long || !room {
                     break;
                 }
                 reserve_used = true;
             }
-            let Some(first) = self.next() else { break };
+            let Some(first) = self.next(Model::has_room) else { break };
             wishes.push(UnnamedOrder::Connect(first.server));
             self.slots.push(Slot {
                 conn: names(),
@@ -253,7 +280,8 @@ pub(crate) fn compare(seed: u64, operations: u64) {
         let keep =
             rng.pick(&[Keep::UntilTimeout, Keep::UntilTimeout, Keep::Alive, Keep::Ephemeral]);
         let idle_timeout = rng.chance(200).then(|| rng.span(1, 400));
-        let terms = Terms { keep, idle_timeout };
+        let owner = rng.chance(600).then(|| rng.below(3));
+        let terms = Terms { keep, idle_timeout, owner };
         let lane = rng.below(4);
         let operation = rng.below(100);
         last.push((operation, server, conn, now));
@@ -402,7 +430,7 @@ fn same(pool: &Pool, model: &Model, told: &dyn Fn() -> String) {
     assert!(pool.idle().eq(model.idle()), "the idle list differs, {}", told());
     let mut rehearsal = model.clone();
     let line: Vec<ServerId> =
-        std::iter::from_fn(|| rehearsal.next()).map(|waiter| waiter.server).collect();
+        std::iter::from_fn(|| rehearsal.next(|_, _| true)).map(|waiter| waiter.server).collect();
     assert_eq!(pool.line(), line, "{}", told());
     assert!(pool.waiting().count() == line.len(), "{}", told());
     for waiter in &model.waiters {
@@ -438,5 +466,6 @@ fn some_limits(rng: &mut Rng) -> Limits {
         ]),
         minimum: rng.size(0, size),
         idle_timeout: rng.span(1, 2000),
+        per_owner: rng.pick(&[0, 0, 1, 2, 3]),
     }
 }

@@ -6,7 +6,9 @@ use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
 
 use metamcp_calls::breaker::Phase;
-use metamcp_calls::dispatch::{CallId, CallOptions, Dispatch, DispatchError, Effects};
+use metamcp_calls::dispatch::{
+    CallId, CallOptions, Dispatch, DispatchError, Effects, Removal, ServerPolicy,
+};
 use metamcp_calls::failure::{Fact, Failure};
 use metamcp_calls::pool::ServerId;
 use metamcp_calls::replay::Delivery;
@@ -584,6 +586,8 @@ impl World {
                     return Ok(());
                 }
                 let server = &mut self.servers[which];
+                // Whose it is does not change.
+                let policy = ServerPolicy { owner: server.plan.policy.owner, ..policy };
                 server.plan.policy = policy;
                 server.starts.clear();
                 server.not_before = Moment::START;
@@ -600,7 +604,12 @@ impl World {
                 }
                 self.servers[which].removed = true;
                 self.servers[which].attached = None;
-                self.dispatch.remove_server(server_id(which), self.now, &mut self.effects);
+                self.dispatch.remove_server(
+                    server_id(which),
+                    Removal::Finish,
+                    self.now,
+                    &mut self.effects,
+                );
                 self.settle(Step::Remove(which))
             }
             Action::ListAgain(which) => {

@@ -142,10 +142,20 @@ impl Container {
         self.end == End::Reaped
     }
 
-    /// Begins an escalation; one in progress goes on.
+    /// Begins an escalation; one in progress goes on, unless this one is over sooner.
     pub(super) fn stop(&mut self, escalation: Escalation) {
+        let now = clock::now();
+        let end = |stopping: &Stopping| stopping.since + stopping.escalation.length();
+        let begun = Stopping { escalation, since: now };
+        if self.stopping.as_ref().is_none_or(|before| end(&begun) < end(before)) {
+            self.stopping = Some(begun);
+        }
+    }
+
+    /// Nobody holds it any more: it ends at once, unless an escalation is in progress.
+    pub(super) fn release(&mut self) {
         if self.stopping.is_none() {
-            self.stopping = Some(Stopping { escalation, since: clock::now() });
+            self.stop(Escalation::immediate());
         }
     }
 

@@ -165,6 +165,29 @@ async fn a_second_stop_does_not_begin_again() {
     }
 }
 
+/// The brisk escalation has no SIGINT, and is over before the graceful one would send its SIGKILL.
+#[tokio::test]
+async fn a_brisk_stop_overtakes_a_graceful_one() {
+    for containment in BOTH {
+        let script = "trap 'echo TERM >&2' TERM; trap 'echo INT >&2' INT; echo ready; \
+                      while :; do sleep 0.01; done";
+        let parts = spawn(&spawner(containment), shell(script)).await.into_parts();
+        assert_eq!(line(&parts.stdout).await, "ready");
+        within(async {
+            tokio::join!(
+                parts.handle.stop(Escalation::graceful()),
+                parts.handle.stop(Escalation::brisk()),
+                parts.handle.stop(Escalation::graceful())
+            )
+        })
+        .await;
+        let heard = parts.handle.stderr().last_lines(9);
+        assert!(heard.iter().any(|line| line == "TERM"), "{heard:?}");
+        assert!(!heard.iter().any(|line| line == "INT"), "{heard:?}");
+        assert_eq!(parts.handle.watch().exit(), Some(Exit { code: None, signal: Some(9) }));
+    }
+}
+
 #[tokio::test]
 async fn twenty_deaf_children_end_together() {
     for containment in BOTH {

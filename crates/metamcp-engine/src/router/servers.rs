@@ -4,17 +4,20 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use metamcp_calls::dispatch::ServerPolicy;
+use metamcp_calls::dispatch::{Removal, ServerPolicy};
 use metamcp_calls::pool::ServerId;
+use metamcp_calls::siblings::{self, Choice};
 use metamcp_child::environment;
 use metamcp_config::config::{Config, PassEnv, ServerConfig};
+use metamcp_types::moment::Moment;
 use metamcp_types::secret::{Redactor, Secret};
 use parking_lot::{Mutex, RwLock};
 
-use super::Router;
 use super::context::Context;
+use super::{Router, State};
 use crate::catalog::DefinitionId;
 use crate::env::{Surroundings, Variables};
 use crate::secrets;
@@ -203,6 +206,8 @@ pub struct Instance {
     pub surroundings: Arc<Surroundings>,
     /// Its definition is gone, or its session is: calls in flight may still name it.
     pub is_gone: bool,
+    /// The instance it stands beside, for calls that would wait there.
+    pub primary: Option<ServerId>,
 }
 
 /// All definitions and instances of this process.
@@ -313,19 +318,19 @@ impl Router {
             let is_its = |one: &Instance| Arc::ptr_eq(&one.definition, definition);
             table.withdraw(is_its)
         };
-        self.end_instances(&gone);
+        self.end_instances(&gone, Removal::Finish);
     }
 
     /// A session ended: the instances that were its own end with it.
     pub(super) fn end_session(&self, session: u64) {
         let gone = self.table.write().withdraw(|one| one.key == ScopeKey::Session(session));
-        self.end_instances(&gone);
+        self.end_instances(&gone, Removal::AtOnce);
     }
 
-    fn end_instances(&self, gone: &[ServerId]) {
+    fn end_instances(&self, gone: &[ServerId], removal: Removal) {
         let now = self.clock.now();
         for id in gone {
-            self.with(|dispatch, effects| dispatch.remove_server(*id, now, effects));
+            self.with(|dispatch, effects| dispatch.remove_server(*id, removal, now, effects));
         }
         if !gone.is_empty() {
             self.state_changes.step();
@@ -350,17 +355,74 @@ impl Router {
             key,
             surroundings: Arc::clone(surroundings),
             is_gone: false,
+            primary: None,
         };
+        if policy.instances > 1 {
+            self.has_siblings.store(true, Ordering::Relaxed);
+        }
+        let gone = self.reclaimed();
         let mut table = self.table.write();
+        table.instances.retain(|id, _| !gone.contains(id));
         table.instances.insert(id, instance);
         let first = *table.by_key.entry((definition.id, key)).or_insert(id);
         if first != id {
             // Another session was faster.
             table.instances.entry(id).and_modify(|one| one.is_gone = true);
             drop(table);
-            self.end_instances(&[id]);
+            self.end_instances(&[id], Removal::Finish);
         }
         first
+    }
+
+    /// Instances that are gone, and of which the dispatch has nothing left.
+    fn reclaimed(&self) -> Vec<ServerId> {
+        let gone: Vec<ServerId> = {
+            let table = self.table.read();
+            table.instances.iter().filter(|(_, one)| one.is_gone).map(|(id, _)| *id).collect()
+        };
+        if gone.is_empty() {
+            return gone;
+        }
+        let state = self.lock();
+        gone.into_iter().filter(|id| state.dispatch.view(*id).is_none()).collect()
+    }
+
+    /// Where a call goes: to the instance its session uses, or to a sibling of it, where the configuration allows
+    /// several and the call would have to wait.
+    pub(super) fn sibling(&self, state: &mut State, primary: ServerId, now: Moment) -> ServerId {
+        if !self.has_siblings.load(Ordering::Relaxed) {
+            return primary;
+        }
+        let mut table = self.table.write();
+        let Some(first) = table.instances.get(&primary).cloned() else { return primary };
+        let policy = owned(first.definition.defined.read().policy, first.key);
+        if policy.instances <= 1 || first.is_gone {
+            return primary;
+        }
+        let beside = table.instances.iter().filter(|(_, one)| one.primary == Some(primary));
+        let mut all: Vec<ServerId> =
+            beside.filter(|(_, one)| !one.is_gone).map(|(id, _)| *id).collect();
+        all.sort();
+        all.insert(0, primary);
+        let (all, loads): (Vec<ServerId>, Vec<_>) =
+            all.into_iter().filter_map(|id| Some((id, state.dispatch.load(id, now)?))).unzip();
+        let has_free_slot = state.dispatch.has_free_slot(policy.owner);
+        match siblings::choose(&loads, policy.instances, has_free_slot) {
+            Choice::Use(at) => all.get(at).copied().unwrap_or(primary),
+            Choice::Start => {
+                let id = state.dispatch.add_server(siblings::policy(policy, all.len()));
+                table.instances.insert(id, Instance { primary: Some(primary), ..first });
+                id
+            }
+        }
+    }
+
+    /// The instance that sessions know: a sibling stands for it.
+    pub(super) fn primary_of(&self, server: ServerId) -> ServerId {
+        if !self.has_siblings.load(Ordering::Relaxed) {
+            return server;
+        }
+        self.instance_at(server).and_then(|one| one.primary).unwrap_or(server)
     }
 
     /// Which variables of a client every server gets.
@@ -420,7 +482,7 @@ impl Router {
 
     /// Changes whenever a secret may have been added.
     pub fn secrets_version(&self) -> u64 {
-        self.secrets_version.load(std::sync::atomic::Ordering::Relaxed)
+        self.secrets_version.load(Ordering::Relaxed)
     }
 
     /// Adds the secrets that were resolved for a server, so that they are redacted from its messages.
@@ -443,7 +505,7 @@ impl Router {
     }
 
     pub(super) fn secrets_changed(&self) {
-        self.secrets_version.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.secrets_version.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -462,6 +524,9 @@ impl Table {
 }
 
 /// The policy of an instance: one session's own counts against that session.
-fn owned(policy: ServerPolicy, _key: ScopeKey) -> ServerPolicy {
-    policy
+fn owned(policy: ServerPolicy, key: ScopeKey) -> ServerPolicy {
+    match key {
+        ScopeKey::Session(session) => ServerPolicy { owner: Some(session), ..policy },
+        ScopeKey::Machine | ScopeKey::Project(_) => policy,
+    }
 }

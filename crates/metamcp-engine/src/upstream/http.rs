@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use metamcp_calls::failure::Fact;
 use metamcp_config::config::RemoteEndpoint;
+use metamcp_types::escalation::Escalation;
 use metamcp_wire::era::Era;
 
 use super::era_cache::ServerProtocol;
@@ -42,7 +43,7 @@ impl Transport for Http {
         Box::pin(self.0.end())
     }
 
-    fn close(&self) -> Boxed<'_, ()> {
+    fn close(&self, _escalation: Escalation) -> Boxed<'_, ()> {
         self.0.stop(true);
         Box::pin(std::future::ready(()))
     }

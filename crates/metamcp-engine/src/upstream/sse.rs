@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use metamcp_calls::failure::Fact;
 use metamcp_config::config::RemoteEndpoint;
+use metamcp_types::escalation::Escalation;
 use metamcp_wire::era::Era;
 use metamcp_wire::sse::{Event, Events};
 use tokio::time::timeout;
@@ -55,7 +56,7 @@ impl Transport for Sse {
         Box::pin(self.0.end())
     }
 
-    fn close(&self) -> Boxed<'_, ()> {
+    fn close(&self, _escalation: Escalation) -> Boxed<'_, ()> {
         self.0.stop(true);
         Box::pin(std::future::ready(()))
     }

@@ -90,8 +90,8 @@ impl Transport for Stdio {
         Box::pin(async { self.handle.watch().empty().await })
     }
 
-    fn close(&self) -> Boxed<'_, ()> {
-        Box::pin(self.handle.stop(Escalation::graceful()))
+    fn close(&self, escalation: Escalation) -> Boxed<'_, ()> {
+        Box::pin(self.handle.stop(escalation))
     }
 
     fn kill(&self) {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use metamcp_calls::failure::Fact;
 use metamcp_child::StderrTail;
 use metamcp_config::config::{self, HttpKind, ServerConfig};
+use metamcp_types::escalation::Escalation;
 use metamcp_wire::era::Era;
 
 use super::era_cache::ServerProtocol;
@@ -38,8 +39,8 @@ pub trait Transport: fmt::Debug + Send + Sync {
     /// Waits until nothing of it is left, after it was lost or closed.
     fn ended(&self) -> Boxed<'_, ()>;
 
-    /// Shuts it down in good order: a process by the shutdown escalation, a session by deleting it.
-    fn close(&self) -> Boxed<'_, ()>;
+    /// Shuts it down in good order: a process by this escalation, a session by deleting it.
+    fn close(&self, escalation: Escalation) -> Boxed<'_, ()>;
 
     fn kill(&self);
 

@@ -9,7 +9,7 @@ use metamcp_config::settings::{Given, Origin, SETTINGS, Setting, Value};
 use super::flags;
 
 /// The settings of a command line that serves and has nothing else, in the order of their table.
-pub(super) fn serving(words: &[OsString]) -> Option<Vec<Given>> {
+pub(crate) fn serving(words: &[OsString]) -> Option<Vec<Given>> {
     let mut words = words.iter().map(|word| word.to_str());
     let mut found: Vec<(usize, Value)> = Vec::new();
     let mut is_said = false;

@@ -21,20 +21,34 @@ use crate::render;
 /// Signals that may be queued; more add nothing.
 const SIGNALS: usize = 4;
 
+/// Where the client is.
+pub(crate) enum ClientEnd {
+    /// On stdin and stdout, or it comes over HTTP: the configuration decides.
+    Usual,
+    /// At the other end of a socket: a connector of this very process that has lost its daemon.
+    #[cfg(unix)]
+    Socket(std::os::unix::net::UnixStream),
+}
+
 /// Serves until the client disconnects or a signal arrives. `diagnostics` is for people: stdout belongs to the client.
 /// `load` is called again whenever a config file changes.
 pub(crate) fn run(
     loaded: &Loaded,
     load: Arc<reload::Load>,
+    client: ClientEnd,
     diagnostics: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     metamcp_engine::config::above(&env::lookup)?;
-    tell(loaded, diagnostics)?;
+    let is_usual = matches!(client, ClientEnd::Usual);
+    if is_usual {
+        tell(loaded, diagnostics)?;
+    }
     let settings = &loaded.config.settings;
     telemetry::start(settings.log_level);
     let shim = ShimCommand::this_binary(crate::SHIM_ARGUMENT)
         .context("the path of this program is not known")?;
     let plan = match settings.serve.transport {
+        _ if !is_usual => None,
         Transport::Stdio => None,
         Transport::Http | Transport::Sse => Some(Plan::of(&loaded.config, &env::lookup)?),
     };
@@ -67,8 +81,19 @@ pub(crate) fn run(
                     drain: settings.timeouts.drain,
                     can_answer: Arc::new(stream::has_reader),
                 };
-                serve::stdio::serve(&gateway, stream::input(), stream::output(), options, stop)
-                    .await;
+                match client {
+                    ClientEnd::Usual => {
+                        let (input, output) = (stream::input(), stream::output());
+                        serve::stdio::serve(&gateway, input, output, options, stop).await;
+                    }
+                    #[cfg(unix)]
+                    ClientEnd::Socket(socket) => {
+                        socket.set_nonblocking(true)?;
+                        let socket = tokio::net::UnixStream::from_std(socket)?;
+                        let (input, output) = socket.into_split();
+                        serve::stdio::serve(&gateway, input, output, options, stop).await;
+                    }
+                }
             }
         }
         gateway.catalog.written().await;

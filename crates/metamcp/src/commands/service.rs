@@ -359,7 +359,8 @@ fn show(plan: &Plan, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
         Some((path, Some(content))) => {
             writeln!(out, "Would write {}:\n", visible(&path.display().to_string()))?;
             for line in content.lines() {
-                writeln!(out, "  {}", styled(DIM, &visible(line)))?;
+                let line = if line.is_empty() { String::new() } else { format!("  {}", styled(DIM, &visible(line))) };
+                writeln!(out, "{line}")?;
             }
             writeln!(out, "\nWould run:\n")?;
         }
@@ -398,7 +399,7 @@ fn tell(
             (true, true) => "Wrote",
             (true, false) => "Nothing to write, it is up to date:",
             (false, true) => "Removed",
-            (false, false) => "There was no",
+            (false, false) => "Nothing to remove, there is no",
         };
         writeln!(out, "{words} {}", visible(file))?;
     }

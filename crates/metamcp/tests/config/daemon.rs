@@ -200,7 +200,7 @@ fn a_call_whose_daemon_dies_is_not_made_again() {
     daemon.join().unwrap();
     assert_eq!(output.status.code(), Some(4));
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert!(told["error"].as_str().unwrap().contains("not known"), "{told}");
+    assert!(told.to_string().contains("not known"), "{told}");
     // What changes nothing is done here instead.
     let daemon = once(&listener, die);
     let (exit, out, _) = said(&run(&shell, &["list"]));
@@ -286,6 +286,8 @@ fn the_log_is_printed_from_its_end() {
 #[test]
 fn a_service_is_installed_once_and_said_where_it_has_no_effect() {
     let shell = shell();
+    // A machine without systemd, whatever this one is.
+    shell.program("nothing", "");
     let mut told = String::new();
     for line in [
         &["service", "install", "--dry-run"][..],

@@ -304,7 +304,7 @@ fn a_probe_that_crashed_and_cannot_be_retried_failed() {
     bench.ready(conn);
     bench.effects.clear();
     for _ in 0..4 {
-        bench.dispatch.servers[0].restart_backoff.spawned(bench.now);
+        bench.dispatch.servers[ServerId(0)].restart_backoff.spawned(bench.now);
     }
     bench.crash(conn);
     assert_eq!(bench.answers(), []);

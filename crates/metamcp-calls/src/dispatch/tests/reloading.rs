@@ -7,7 +7,7 @@ fn change(bench: &mut Bench, server: ServerId, policy: ServerPolicy) {
 }
 
 fn remove(bench: &mut Bench, server: ServerId) {
-    bench.dispatch.remove_server(server, bench.now, &mut bench.effects);
+    bench.dispatch.remove_server(server, Removal::Finish, bench.now, &mut bench.effects);
 }
 
 #[test]

@@ -171,7 +171,7 @@ fn the_dispatch_asks_for_no_ticks_it_has_no_use_for() {
     changed.dispatch.change_server(server, exclusive(), changed.now, &mut changed.effects);
     let (mut removed, server) = Bench::with(ServerPolicy::default());
     removed.call(server);
-    removed.dispatch.remove_server(server, removed.now, &mut removed.effects);
+    removed.dispatch.remove_server(server, Removal::Finish, removed.now, &mut removed.effects);
     let (mut stopped, server) = Bench::with(ServerPolicy::default());
     stopped.call(server);
     stopped.dispatch.stop_now(stopped.now, &mut stopped.effects);

@@ -79,3 +79,31 @@ fn a_shared_server_starts_in_the_first_turn_of_those_who_want_it() {
     assert!(bench.call_of(2, servers[4]).is_some());
     assert_eq!(line(&bench), [servers[1], servers[4], servers[2], servers[3]]);
 }
+
+#[test]
+fn the_load_of_a_server_says_where_a_call_fares_best() {
+    let (mut bench, server) = Bench::with(exclusive());
+    let load = |bench: &Bench| bench.dispatch.load(server, bench.now).expect("it is there");
+    let down = Load { is_up: false, in_flight: 0, queued: 0, max_in_flight: 1, admits: true };
+    assert_eq!(load(&bench), down);
+    let first = bench.call(server).expect("let in");
+    assert_eq!(load(&bench), Load { is_up: true, queued: 1, ..down });
+    let conn = bench.connects()[0];
+    bench.ready(conn);
+    bench.call(server);
+    assert_eq!(load(&bench), Load { is_up: true, in_flight: 1, queued: 1, ..down });
+    bench.answer(first, conn);
+    let second = bench.sent().last().expect("sent").1;
+    bench.answer(second, conn);
+    assert_eq!(load(&bench), Load { is_up: true, ..down });
+    for _ in 0..5 {
+        bench.sent_call(server, false);
+        bench.pass(TIMEOUT);
+    }
+    assert!(bench.is_open(server));
+    assert!(!load(&bench).admits);
+    bench.pass(COOLDOWN);
+    assert!(load(&bench).admits, "it is time for a probe");
+    bench.dispatch.remove_server(server, Removal::Finish, bench.now, &mut bench.effects);
+    assert_eq!(bench.dispatch.load(server, bench.now), None);
+}

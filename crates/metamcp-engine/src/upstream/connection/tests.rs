@@ -1,5 +1,6 @@
 //! What a connection makes of a server's output.
 
+use metamcp_types::escalation::Escalation;
 use metamcp_types::slab::Key;
 
 use super::*;
@@ -56,7 +57,7 @@ impl Transport for Nowhere {
         Box::pin(std::future::ready(()))
     }
 
-    fn close(&self) -> Boxed<'_, ()> {
+    fn close(&self, _escalation: Escalation) -> Boxed<'_, ()> {
         self.ended()
     }
 
