@@ -107,8 +107,11 @@ impl Shell {
             .args(arguments)
             .env_clear()
             .env("HOME", self.root.path().join("user"))
-            .env(DAEMON.0, DAEMON.1)
             .current_dir(self.root.path().join("project"));
+        // These use no server of the daemon, and show which variables are set.
+        if !matches!(arguments, ["config" | "doctor" | "import" | "init", ..]) {
+            command.env(DAEMON.0, DAEMON.1);
+        }
         command
     }
 
