@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use metamcp_config::settings::DaemonMode;
+use metamcp_config::settings::{DaemonMode, Transport};
 use metamcp_types::text;
 use metamcp_wire::local::{
     Accepted, Code, CommandLine, HELLO_TIMEOUT, Hello, Kind, LocalError, MAX_HELLO, Refusal, Reply,
@@ -201,6 +201,10 @@ async fn session(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStream) {
         Err(refusal) => return refuse(&mut stream, refusal).await,
     };
     let (gateway, loaded) = (Arc::clone(&context.gateway), context.loaded());
+    if loaded.config.settings.serve.transport != Transport::Stdio {
+        let words = "the configuration of this client says that it listens on HTTP";
+        return refuse(&mut stream, Refusal::new(VERSION, Code::Off, words)).await;
+    }
     let mut remarks = daemon.host.remarks(&loaded);
     remarks.extend(daemon.differences(&loaded.config.settings));
     if !accept(&mut stream, Accepted { remarks, ..accepted() }).await {
