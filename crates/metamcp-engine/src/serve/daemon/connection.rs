@@ -19,7 +19,9 @@ use tokio::net::UnixStream;
 use tokio::sync::{Notify, mpsc};
 
 use super::contexts::OpenContext;
-use super::{ClientContext, Command, Connected, Daemon, Ticket, VERSION, listening, number};
+use super::{
+    ClientContext, Command, Connected, Daemon, Ticket, VERSION, listening, number, report,
+};
 use crate::env::Variables;
 use crate::serve::client_roots;
 use crate::serve::stdio::{Options, Served};
@@ -59,7 +61,10 @@ pub(super) async fn serve(daemon: Arc<Daemon>, mut stream: UnixStream) {
         Kind::Session => session(daemon, hello, stream).await,
         Kind::Command(line) => command(daemon, hello, line, stream).await,
         Kind::Status => {
-            let status = serde_json::to_string(&daemon.status()).ok();
+            let status = daemon.status();
+            // Reading what processes use takes milliseconds each.
+            let status = tokio::task::spawn_blocking(|| report::with_memory(status)).await;
+            let status = status.ok().and_then(|status| serde_json::to_string(&status).ok());
             accept(&mut stream, Accepted { status, ..accepted() }).await;
         }
         Kind::Stop => stop(&daemon, stream).await,
@@ -218,6 +223,7 @@ async fn session(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStream) {
         can_answer: Arc::new(move || has_reader(&watched)),
     };
     let view = gateway.session_view_of(number);
+    gateway.warm(&view, settings.pool.min_size as usize);
     let seat = Arc::clone(&view.seat);
     let (input, output) = stream.into_split();
     let (tell, mut stop) = mpsc::channel(4);
