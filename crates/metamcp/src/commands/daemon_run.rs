@@ -13,8 +13,8 @@ use metamcp_config::settings::Transport;
 use metamcp_engine::config::{self, LoadError, LoadOptions, Loaded};
 use metamcp_engine::gateway::Machine;
 use metamcp_engine::runtime_folder::Places;
-use metamcp_engine::serve::http::Plan;
 use metamcp_engine::serve::daemon::{Boxed, ClientContext, Command, Daemon, Host, VERSION};
+use metamcp_engine::serve::http::Plan;
 use metamcp_engine::{rlimits, telemetry};
 use metamcp_sandbox::host::Launch;
 use metamcp_wire::local::{Code, Refusal};
@@ -107,11 +107,18 @@ impl Host for Program {
         Ok(loaded)
     }
 
-    fn plan(&self, loaded: &Loaded, client: &ClientContext) -> Result<(Plan, Vec<String>), Refusal> {
+    fn plan(
+        &self,
+        loaded: &Loaded,
+        client: &ClientContext,
+    ) -> Result<(Plan, Vec<String>), Refusal> {
         let plan = Plan::of(&loaded.config, &|name: &str| client.variables.get(name));
         let plan = plan.map_err(|error| {
             let exit = Some(Exit::Failure.code());
-            Refusal { exit, ..Refusal::new(VERSION, Code::Config, format!("{:#}", anyhow::Error::from(error))) }
+            Refusal {
+                exit,
+                ..Refusal::new(VERSION, Code::Config, format!("{:#}", anyhow::Error::from(error)))
+            }
         })?;
         let mut told = Vec::new();
         serve::tell_who_comes_in(&plan, &mut told).ok();

@@ -359,7 +359,11 @@ fn show(plan: &Plan, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
         Some((path, Some(content))) => {
             writeln!(out, "Would write {}:\n", visible(&path.display().to_string()))?;
             for line in content.lines() {
-                let line = if line.is_empty() { String::new() } else { format!("  {}", styled(DIM, &visible(line))) };
+                let line = if line.is_empty() {
+                    String::new()
+                } else {
+                    format!("  {}", styled(DIM, &visible(line)))
+                };
                 writeln!(out, "{line}")?;
             }
             writeln!(out, "\nWould run:\n")?;

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use metamcp_wire::local::{Accepted, Code, Hello, Kind, MAX_HELLO, Refusal, Reply};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, UnixStream};
