@@ -9,6 +9,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -260,7 +261,8 @@ fn silence(error: io::Error) -> Silence {
 #[expect(clippy::disallowed_methods, reason = "this is the one program that is not a server")]
 fn spawned(home: &Path, log: &Path, take_over: Option<&Path>) -> io::Result<Child> {
     let mut command = Command::new(program());
-    command.args(["daemon", "run", "--home"]).arg(home);
+    // What a list of processes shows.
+    command.arg0("metamcp").args(["daemon", "run", "--home"]).arg(home);
     if let Some(socket) = take_over {
         command.arg("--take-over").arg(socket);
     }

@@ -8,3 +8,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in what it calls as well")]
 
 mod commands;
+mod connector_death;
+mod connector_refusals;
+mod connector_relay;
+mod connector_start;
+mod stand_in;
