@@ -108,6 +108,25 @@ impl Context {
         scope::of(&definition.config(), &said)
     }
 
+    /// Takes over what other contexts know of the same servers: one that runs already lists its tools to those who were
+    /// there, and not again.
+    pub async fn adopt_lists(&self) {
+        for definition in self.members().iter() {
+            let is_live = |catalog: &Catalog| {
+                let snapshot = catalog.snapshot();
+                let known = snapshot.known(definition.id)?;
+                Some((Arc::clone(&known.tools), known.listed_at?))
+            };
+            if is_live(&self.catalog).is_some() {
+                continue;
+            }
+            let others = definition.contexts();
+            if let Some((tools, at)) = others.iter().find_map(|other| is_live(&other.catalog)) {
+                self.catalog.listed(definition.id, Ok(tools), None, at).await;
+            }
+        }
+    }
+
     /// Replaces the list; readers see the old one or the new one, never a mix.
     fn change(&self, change: impl FnOnce(&mut Vec<Arc<Definition>>)) {
         let mut members = self.members.write();

@@ -206,6 +206,7 @@ impl Daemon {
         reload::watch(&context.gateway, &loaded, Arc::new(again));
         // Who shares a server is decided by its tools too; they are on disk.
         context.gateway.catalog.loaded().await;
+        context.gateway.context.adopt_lists().await;
         self.contexts.open.lock().push(Arc::clone(&context));
         Ok(context)
     }
