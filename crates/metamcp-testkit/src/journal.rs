@@ -43,6 +43,10 @@ pub enum EventKind {
 pub struct Record {
     pub what: EventKind,
     pub pid: u32,
+    /// What its standard input is, as `/proc` names it: who has a process namespace of its own is known by this outside
+    /// of it, see [`crate::census::input`]. Of executions only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<String>,
     /// The tool that was executed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
@@ -63,6 +67,7 @@ impl Record {
         Self {
             what,
             pid: std::process::id(),
+            input: None,
             tool: None,
             key: None,
             call: None,

@@ -18,6 +18,7 @@ use super::hooks::Next;
 use super::message::{Call, request_line};
 use super::options::{Options, SelectedHazard, fires_by_odds};
 use super::output::{Output, Piece};
+use crate::census;
 use crate::journal::{EventKind, JournalWriter, Record};
 
 pub(super) struct ServerState {
@@ -26,6 +27,8 @@ pub(super) struct ServerState {
     /// The parent at start; a different one means that it has died.
     pub parent: Pid,
     pub surroundings: Value,
+    /// Its standard input by name, for the journal.
+    input: Option<String>,
     pub calls: AtomicU64,
     pub lists: AtomicU64,
     /// Tools added by the tool `grow`.
@@ -61,6 +64,7 @@ impl ServerState {
             output: Output::default(),
             parent: getppid(),
             surroundings,
+            input: census::input(std::process::id()),
             calls: AtomicU64::new(0),
             lists: AtomicU64::new(0),
             grown: AtomicU64::new(0),
@@ -88,6 +92,7 @@ impl ServerState {
 
     pub(super) fn record_call(&self, call: &Call) {
         self.record(&Record {
+            input: self.input.clone(),
             tool: Some(call.tool.clone()),
             key: Some(call.key.clone()),
             call: call.meta["org.metamcp/callKey"].as_str().map(str::to_owned),

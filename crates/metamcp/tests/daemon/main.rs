@@ -13,3 +13,4 @@ mod connector_refusals;
 mod connector_relay;
 mod connector_start;
 mod stand_in;
+mod kills;
