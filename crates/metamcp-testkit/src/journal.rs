@@ -34,6 +34,8 @@ pub enum EventKind {
     Descendant,
     /// The environment and open files the process started with, in `detail`.
     Surroundings,
+    /// A request that no call explained was answered; `detail` holds the answer.
+    Told,
     /// Standard input ended.
     EndOfInput,
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -33,6 +34,10 @@ pub(super) struct ServerState {
     pub lists: AtomicU64,
     /// Tools added by the tool `grow`.
     pub grown: AtomicU64,
+    /// Tells this process from all others.
+    pub number: u64,
+    /// What a stateful server was told last.
+    pub kept: Mutex<String>,
     /// The capabilities the client declared.
     pub capabilities: OnceLock<Value>,
     /// Whether `server/discover` was received.
@@ -68,6 +73,9 @@ impl ServerState {
             calls: AtomicU64::new(0),
             lists: AtomicU64::new(0),
             grown: AtomicU64::new(0),
+            // As many bits as a number in JSON keeps.
+            number: RandomState::new().hash_one(std::process::id()) >> 11,
+            kept: Mutex::default(),
             capabilities: OnceLock::new(),
             probed: AtomicBool::new(false),
             subscription: Mutex::default(),
