@@ -309,8 +309,8 @@ impl Gateway {
     }
 
     /// Starts the eager servers and the first `count` of the others without waiting for a call.
-    pub fn warm(&self, count: usize) {
-        let servers = self.servers();
+    pub fn warm(&self, view: &View, count: usize) {
+        let servers = view.seat.servers();
         let (eager, others): (Vec<_>, Vec<_>) = servers
             .iter()
             .filter(|entry| entry.config.is_enabled())

@@ -9,6 +9,7 @@
 mod answers;
 mod buffer;
 mod launch;
+mod listen;
 mod relay;
 mod signals;
 mod streams;
@@ -49,11 +50,9 @@ pub(crate) fn run() -> Option<ExitCode> {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let given = args::serving(&words)?;
     let mode = mode(&given)?;
-    if !is_stdio(&given) {
-        return None;
-    }
+    let kind = if is_stdio(&given) { Kind::Session } else { Kind::Listen };
     let home = crate::home(given).ok()?.ok()?;
-    match session(&words, &home, mode) {
+    match session(&words, &home, mode, kind) {
         Ok(code) => Some(code),
         Err(Trouble::Refused(refusal)) if refusal.code == Code::Off => None,
         Err(Trouble::Refused(refusal)) if refusal.code == Code::Config => Some(refused(&refusal)),
@@ -61,14 +60,17 @@ pub(crate) fn run() -> Option<ExitCode> {
     }
 }
 
-fn session(words: &[OsString], home: &Path, mode: Mode) -> Result<ExitCode, Trouble> {
+fn session(words: &[OsString], home: &Path, mode: Mode, kind: Kind) -> Result<ExitCode, Trouble> {
     let unusable = |words: &str| Trouble::Unusable(words.to_owned());
-    let hello = hello(words).ok_or_else(|| {
+    let hello = hello(words, kind).ok_or_else(|| {
         unusable("the working directory or a flag is not UTF-8, which the daemon cannot be told")
     })?;
     let places = Places::find(home).map_err(|error| Trouble::Unusable(error.to_string()))?;
     let mut launcher = Launcher::new(places, home.to_owned(), hello.to_line());
     let found = launcher.find()?;
+    if hello.kind == Kind::Listen {
+        return Ok(listen::run(launcher, hello, found).into());
+    }
     tell(&found.accepted.remarks);
     if std::io::stdin().is_terminal() {
         say(
@@ -80,7 +82,7 @@ fn session(words: &[OsString], home: &Path, mode: Mode) -> Result<ExitCode, Trou
 }
 
 /// Who this is, for the daemon.
-fn hello(words: &[OsString]) -> Option<Hello> {
+fn hello(words: &[OsString], kind: Kind) -> Option<Hello> {
     let folder = std::env::current_dir().ok()?.into_os_string().into_string().ok()?;
     let words: Option<Vec<&str>> = words.iter().map(|word| word.to_str()).collect();
     let mut flags = Vec::new();
@@ -95,7 +97,7 @@ fn hello(words: &[OsString]) -> Option<Hello> {
         }
     }
     let (version, pid) = (VERSION.to_owned(), std::process::id());
-    Some(Hello { version, kind: Kind::Session, pid, folder, flags, env: variables() })
+    Some(Hello { version, kind, pid, folder, flags, env: variables() })
 }
 
 /// What is not UTF-8 no configuration could name.

@@ -154,6 +154,11 @@ impl World {
             .filter(|grant| !grant.1)
             .map(|grant| self.numbers[&grant.0])
             .collect();
+        // Whoever gives up leaves the line before it is served, and comes again at the end.
+        let gave_up = self.ended.iter().map(|end| &self.callers[end.0 as usize]);
+        for caller in gave_up.filter(|caller| caller.sends == 0) {
+            self.seen.passed.remove(&caller.lane);
+        }
         for server in grants {
             let served = self.served_lanes(server);
             for (lane, (times, others)) in &mut self.seen.passed {

@@ -39,7 +39,7 @@ struct Refreshing {
 
 /// Opens the transport to a server and performs the handshake.
 pub(super) async fn connect(router: Arc<Router>, conn: ConnId, server: ServerId) {
-    let Some(entry) = router.entry(server) else { return };
+    let Some(entry) = router.entry(server) else { return router.gone(conn) };
     let known = router.launcher.era_cache.known(&entry.config).await;
     start(router, conn, entry, known).await;
 }

@@ -170,6 +170,18 @@ impl Router {
         }
     }
 
+    /// Nothing of these instances is left.
+    pub(super) fn forget_capabilities(&self, gone: &[ServerId]) {
+        if gone.is_empty() {
+            return;
+        }
+        let mut inner = self.server_capabilities.lock();
+        inner.peers.retain(|id, _| !gone.contains(id));
+        inner.digests.retain(|(id, _), _| !gone.contains(id));
+        inner.missed.retain(|id| !gone.contains(id));
+        inner.watched.retain(|id, _| !gone.contains(id));
+    }
+
     /// The contexts that have the server of an instance.
     fn contexts_of(&self, server: ServerId) -> Vec<Arc<Context>> {
         self.instance_at(server).map(|one| one.definition.contexts()).unwrap_or_default()

@@ -360,7 +360,9 @@ impl Router {
         if policy.instances > 1 {
             self.has_siblings.store(true, Ordering::Relaxed);
         }
-        let gone = self.reclaimed();
+        // Ids of which nothing is left come back from now on, so nothing may be known under them.
+        let gone = self.lock().dispatch.reclaim();
+        self.forget_capabilities(&gone);
         let mut table = self.table.write();
         table.instances.retain(|id, _| !gone.contains(id));
         table.instances.insert(id, instance);
@@ -372,19 +374,6 @@ impl Router {
             self.end_instances(&[id], Removal::Finish);
         }
         first
-    }
-
-    /// Instances that are gone, and of which the dispatch has nothing left.
-    fn reclaimed(&self) -> Vec<ServerId> {
-        let gone: Vec<ServerId> = {
-            let table = self.table.read();
-            table.instances.iter().filter(|(_, one)| one.is_gone).map(|(id, _)| *id).collect()
-        };
-        if gone.is_empty() {
-            return gone;
-        }
-        let state = self.lock();
-        gone.into_iter().filter(|id| state.dispatch.view(*id).is_none()).collect()
     }
 
     /// Where a call goes: to the instance its session uses, or to a sibling of it, where the configuration allows

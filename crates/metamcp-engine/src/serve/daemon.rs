@@ -128,7 +128,10 @@ impl Subscriber for CallCounter {
 
     fn on_event(&self, event: &crate::observe::Event<'_>) {
         if let crate::observe::Event::Call(record, _) = event {
-            *self.0.lock().entry(record.identity.session).or_default() += 1;
+            // Only of connections: sessions over HTTP come and go without a word.
+            if let Some(count) = self.0.lock().get_mut(&record.identity.session) {
+                *count += 1;
+            }
         }
     }
 }
@@ -284,6 +287,7 @@ impl Daemon {
         }
         let connected = Arc::new(connected);
         connections.push(Arc::clone(&connected));
+        self.calls.0.lock().insert(connected.session, 0);
         Some(Ticket { daemon: Arc::clone(self), connected })
     }
 }

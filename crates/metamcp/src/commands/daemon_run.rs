@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use metamcp_child::ShimCommand;
-use metamcp_config::settings::Transport;
+use metamcp_config::settings::{Settings, Transport};
 use metamcp_engine::config::{self, LoadError, LoadOptions, Loaded};
 use metamcp_engine::gateway::Machine;
 use metamcp_engine::runtime_folder::Places;
@@ -38,12 +38,10 @@ pub(crate) fn run(
     nix::unistd::setsid().ok();
     // It outlives the folder it was started in.
     std::env::set_current_dir("/").context("the root folder cannot be entered")?;
-    let loaded = match config::load(crate::asked(config_request.flags, Path::new("/"))) {
-        Ok(loaded) => loaded,
-        // A client gets the same words, and may have another file that works.
+    let settings = match own_settings(config_request)? {
+        Ok(settings) => settings,
         Err(error) => return cannot_load(&error, false),
     };
-    let settings = loaded.config.settings;
     telemetry::start(settings.log_level);
     let places = Places::find(&settings.home)?;
     let Some(held) = places.hold()? else {
@@ -73,6 +71,18 @@ pub(crate) fn run(
     })?;
     runtime.shutdown_background();
     Ok(Exit::Success)
+}
+
+/// The settings that hold for all clients together: those of the user's own file. A file that cannot be used must not keep
+/// clients away that have another one; whoever has this one is told what is wrong with it.
+fn own_settings(config_request: ConfigRequest) -> anyhow::Result<Result<Settings, LoadError>> {
+    let root = Path::new("/");
+    let loaded = config::load(crate::asked(config_request.flags.clone(), root));
+    if let Ok(loaded) = loaded {
+        return Ok(Ok(loaded.config.settings));
+    }
+    let home = config::home(&crate::asked(config_request.flags, root));
+    Ok(home.map(|home| Settings { home, ..Settings::default() }))
 }
 
 /// This program, as the daemon needs it.

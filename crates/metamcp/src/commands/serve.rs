@@ -67,7 +67,7 @@ pub(crate) fn run(
             None => None,
         };
         let gateway = Gateway::start(&config, shim, crate::worker(&settings.code));
-        gateway.warm(settings.pool.min_size as usize);
+        gateway.warm(&gateway.view, settings.pool.min_size as usize);
         reload::watch(&gateway, loaded, load);
         match plan.zip(bound) {
             Some((plan, (listener, address))) => {

@@ -76,6 +76,11 @@ impl Launcher {
         Launcher { places, home, hello, children: Vec::new() }
     }
 
+    /// Introduces itself differently from now on.
+    pub(super) fn say_instead(&mut self, hello: Vec<u8>) {
+        self.hello = hello;
+    }
+
     /// A session with the daemon that runs, or with a new one.
     pub(super) fn find(&mut self) -> Result<Found, Trouble> {
         self.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));

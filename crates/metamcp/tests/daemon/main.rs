@@ -6,6 +6,7 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in what it calls as well")]
 
+mod commands;
 mod connector_death;
 mod connector_refusals;
 mod connector_relay;

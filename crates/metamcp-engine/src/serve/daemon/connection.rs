@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use metamcp_config::settings::DaemonMode;
+use metamcp_config::settings::{DaemonMode, Transport};
 use metamcp_types::text;
 use metamcp_wire::local::{
     Accepted, Code, CommandLine, HELLO_TIMEOUT, Hello, Kind, LocalError, MAX_HELLO, Refusal, Reply,
@@ -19,7 +19,9 @@ use tokio::net::UnixStream;
 use tokio::sync::{Notify, mpsc};
 
 use super::contexts::OpenContext;
-use super::{ClientContext, Command, Connected, Daemon, Ticket, VERSION, listening, number};
+use super::{
+    ClientContext, Command, Connected, Daemon, Ticket, VERSION, listening, number, report,
+};
 use crate::env::Variables;
 use crate::serve::client_roots;
 use crate::serve::stdio::{Options, Served};
@@ -59,7 +61,10 @@ pub(super) async fn serve(daemon: Arc<Daemon>, mut stream: UnixStream) {
         Kind::Session => session(daemon, hello, stream).await,
         Kind::Command(line) => command(daemon, hello, line, stream).await,
         Kind::Status => {
-            let status = serde_json::to_string(&daemon.status()).ok();
+            let status = daemon.status();
+            // Reading what processes use takes milliseconds each.
+            let status = tokio::task::spawn_blocking(|| report::with_memory(status)).await;
+            let status = status.ok().and_then(|status| serde_json::to_string(&status).ok());
             accept(&mut stream, Accepted { status, ..accepted() }).await;
         }
         Kind::Stop => stop(&daemon, stream).await,
@@ -201,6 +206,10 @@ async fn session(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStream) {
         Err(refusal) => return refuse(&mut stream, refusal).await,
     };
     let (gateway, loaded) = (Arc::clone(&context.gateway), context.loaded());
+    if loaded.config.settings.serve.transport != Transport::Stdio {
+        let words = "the configuration of this client says that it listens on HTTP";
+        return refuse(&mut stream, Refusal::new(VERSION, Code::Off, words)).await;
+    }
     let mut remarks = daemon.host.remarks(&loaded);
     remarks.extend(daemon.differences(&loaded.config.settings));
     if !accept(&mut stream, Accepted { remarks, ..accepted() }).await {
@@ -214,6 +223,7 @@ async fn session(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStream) {
         can_answer: Arc::new(move || has_reader(&watched)),
     };
     let view = gateway.session_view_of(number);
+    gateway.warm(&view, settings.pool.min_size as usize);
     let seat = Arc::clone(&view.seat);
     let (input, output) = stream.into_split();
     let (tell, mut stop) = mpsc::channel(4);

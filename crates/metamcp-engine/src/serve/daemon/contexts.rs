@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use metamcp_config::config::Toolset;
+use metamcp_config::settings::Settings;
 use metamcp_types::moment::Moment;
 use metamcp_wire::local::Refusal;
 use parking_lot::Mutex;
@@ -26,6 +28,8 @@ pub(super) struct OpenContext {
     flags: Vec<String>,
     pub(super) gateway: Arc<Gateway>,
     loaded: Mutex<Arc<Loaded>>,
+    /// What its gateway was built with: settings that changed since hold for those who come from now on.
+    built: (Settings, Vec<Toolset>),
     /// What the configuration asked of the environment, and what it was told.
     asked: Arc<Mutex<BTreeMap<String, Option<String>>>>,
     /// What of the client's environment reaches its servers.
@@ -52,8 +56,15 @@ impl OpenContext {
         environment_of(&loaded.config, pass, variables) == *self.environment.lock()
     }
 
+    /// Whether its gateway has the settings that its files have now.
+    fn is_current(&self) -> bool {
+        let config = &self.loaded().config;
+        config.settings == self.built.0 && config.toolsets == self.built.1
+    }
+
     fn fits(&self, client: &ClientContext) -> bool {
         self.folder == client.folder
+            && self.is_current()
             && self.flags == client.flags
             && self.fits_variables(&client.variables)
     }
@@ -111,7 +122,7 @@ impl Contexts {
         let mut excess = idle.saturating_sub(MOST_IDLE);
         open.retain(|known| {
             let Some(since) = known.users.lock().idle_since else { return true };
-            let is_old = now.since(since) >= linger || excess > 0;
+            let is_old = now.since(since) >= linger || excess > 0 || !known.is_current();
             if is_old {
                 excess = excess.saturating_sub(1);
                 gone.push(Arc::clone(known));
@@ -169,6 +180,7 @@ impl Daemon {
             folder: client.folder,
             flags: client.flags,
             gateway: Arc::new(gateway),
+            built: (loaded.config.settings.clone(), loaded.config.toolsets.clone()),
             loaded: Mutex::new(Arc::new(loaded)),
             asked,
             environment: Mutex::new(environment),
@@ -194,7 +206,6 @@ impl Daemon {
         reload::watch(&context.gateway, &loaded, Arc::new(again));
         // Who shares a server is decided by its tools too; they are on disk.
         context.gateway.catalog.loaded().await;
-        context.gateway.warm(loaded.config.settings.pool.min_size as usize);
         self.contexts.open.lock().push(Arc::clone(&context));
         Ok(context)
     }

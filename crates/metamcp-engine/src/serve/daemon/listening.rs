@@ -35,6 +35,8 @@ pub(super) struct Listener {
     pub(super) address: String,
     folder: String,
     flags: Vec<String>,
+    /// Where it listens, once it was taken over.
+    port: Option<u16>,
     /// Ends its service here.
     stop: Option<mpsc::Sender<()>>,
 }
@@ -71,6 +73,7 @@ pub(super) async fn serve(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStr
         address: address.clone(),
         folder: hello.folder.clone(),
         flags: hello.flags.clone(),
+        port: None,
         stop: Some(tell.clone()),
     });
     if !accept(&mut stream, Accepted { remarks, address: Some(address), ..accepted() }).await {
@@ -165,7 +168,10 @@ fn receive(mut stream: &StdStream) -> io::Result<Listener> {
     }
     let hello = Hello::parse(&line).map_err(io::Error::other)?;
     let Hello { folder, flags, .. } = hello;
-    Ok(Listener { socket, address: String::new(), folder, flags, stop: None })
+    let listener = std::net::TcpListener::from(socket);
+    let port = listener.local_addr().ok().map(|bound| bound.port());
+    let (socket, address) = (OwnedFd::from(listener), String::new());
+    Ok(Listener { socket, address, folder, flags, port, stop: None })
 }
 
 impl Daemon {
@@ -208,7 +214,13 @@ impl Daemon {
     fn adopted(&self, hello: &Hello) -> Option<(TcpListener, std::net::SocketAddr)> {
         let listener = {
             let mut adopted = self.adopted.lock();
-            let is_its = |one: &Listener| one.folder == hello.folder && one.flags == hello.flags;
+            // Its connector insists on the port that the first daemon got.
+            let is_its = |one: &Listener| {
+                let flag = one.port.map(|port| format!("--port={port}"));
+                one.folder == hello.folder
+                    && (one.flags == hello.flags
+                        || flag.is_some_and(|flag| hello.flags.contains(&flag)))
+            };
             let at = adopted.iter().position(is_its)?;
             adopted.swap_remove(at)
         };

@@ -12,6 +12,15 @@ use super::{Daemon, VERSION};
 use crate::router::{Client as _, Instance, ScopeKey};
 use crate::serve::daemon_status::{DaemonStatus, InstanceStatus, ServerStatus, SessionStatus};
 
+/// The same with the memory of each process, which has to be read from the system.
+pub(super) fn with_memory(mut status: DaemonStatus) -> DaemonStatus {
+    status.memory_bytes = memory::of_process(status.pid);
+    for instance in status.servers.iter_mut().flat_map(|server| &mut server.instances) {
+        instance.memory_bytes = instance.pid.and_then(memory::of_tree);
+    }
+    status
+}
+
 fn word(state: State) -> &'static str {
     match state {
         State::Idle => "idle",
@@ -58,7 +67,7 @@ impl Daemon {
             socket: self.places.socket().display().to_string(),
             log: self.places.log().display().to_string(),
             uptime_ms: age(self.started),
-            memory_bytes: memory::of_process(std::process::id()),
+            memory_bytes: None,
             draining: self.is_draining.load(std::sync::atomic::Ordering::Relaxed),
             idle_exit_ms: (!idle_exit.is_zero())
                 .then(|| u64::try_from(idle_exit.as_millis()).unwrap_or(u64::MAX)),
@@ -103,7 +112,7 @@ impl Daemon {
                 of: self.whose(&instance, sessions),
                 state: word(state).to_owned(),
                 pid,
-                memory_bytes: pid.and_then(memory::of_tree),
+                memory_bytes: None,
                 age_ms: None,
                 in_flight: match state {
                     State::Active { in_flight } => in_flight.get(),
