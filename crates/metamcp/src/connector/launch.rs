@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
@@ -175,15 +175,16 @@ impl Launcher {
             self.children.push(child);
             return Ok(());
         }
-        let ended = child.try_wait().ok().flatten();
+        let ended = ended(&mut child);
         self.children.push(child);
         let how = match ended {
             _ if !said.is_empty() => said,
             Some(status) => format!("it ended at once ({status})"),
             None => format!("it was not ready within {}", text::duration(READY)),
         };
+        let last = last_words(&log).map(|words| format!(": {words}")).unwrap_or_default();
         let log = log.display();
-        Err(Trouble::Unusable(format!("the daemon could not start: {how}; see {log}")))
+        Err(Trouble::Unusable(format!("the daemon could not start: {how}{last}; its log is {log}")))
     }
 
     fn at_socket(&self, error: &io::Error) -> Trouble {
@@ -198,6 +199,32 @@ impl Launcher {
             socket.display()
         ))
     }
+}
+
+/// How a process ended that has closed its output; nothing if it goes on all the same.
+fn ended(child: &mut Child) -> Option<std::process::ExitStatus> {
+    for attempt in 0..5 {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        pause(attempt);
+    }
+    None
+}
+
+/// The last line of the log.
+fn last_words(log: &Path) -> Option<String> {
+    /// Longer than any line that explains something.
+    const TAIL: u64 = 2048;
+    const MOST: usize = 300;
+    let mut file = File::open(log).ok()?;
+    let length = file.metadata().ok()?.len();
+    file.seek(io::SeekFrom::Start(length.saturating_sub(TAIL))).ok()?;
+    let mut tail = Vec::new();
+    file.take(TAIL).read_to_end(&mut tail).ok()?;
+    let tail = String::from_utf8_lossy(&tail).into_owned();
+    let line = tail.lines().rev().find(|line| !line.trim().is_empty())?;
+    Some(text::clean_line(line, MOST).into_owned())
 }
 
 /// Starts the daemon of a home, unless it runs; its process.
