@@ -128,7 +128,10 @@ fn two_calls_are_one_process_and_the_state_is_the_live_one() {
     let status = home.json(&["status", "--json"]);
     let servers = status["servers"].as_array().unwrap();
     let numbers = servers.iter().find(|server| server["name"] == "numbers").unwrap();
-    assert_eq!((&numbers["scope"], numbers["instances"].as_array().unwrap().len()), (&json!("machine"), 1));
+    assert_eq!(
+        (&numbers["scope"], numbers["instances"].as_array().unwrap().len()),
+        (&json!("machine"), 1)
+    );
     assert_eq!(numbers["instances"][0]["state"], "idle");
     // Looking closer does not end what runs.
     let doctor = home.run("one", &["doctor", "numbers", "--json"]);
@@ -156,7 +159,8 @@ fn a_command_is_in_the_folder_and_has_the_variables_of_its_shell() {
 
     // Another value of a variable that the file refers to is another process, of a server that all share too.
     home.call("one");
-    let output = home.command("one", &["call", "numbers:factorize", "number=12"]).env("MARK", "x").output();
+    let output =
+        home.command("one", &["call", "numbers:factorize", "number=12"]).env("MARK", "x").output();
     assert!(output.unwrap().status.success());
     let marks: Vec<String> = home.starts("numbers");
     let marks: Vec<&str> = marks.iter().map(|start| start.split(' ').nth(2).unwrap()).collect();
@@ -166,7 +170,10 @@ fn a_command_is_in_the_folder_and_has_the_variables_of_its_shell() {
 #[test]
 fn errors_exit_codes_and_scripts_are_those_of_a_command_by_itself() {
     let home = Home::new();
-    home.write("one/script.ts", "console.log('hi'); return (await numbers.factorize({ number: 12 })) != null");
+    home.write(
+        "one/script.ts",
+        "console.log('hi'); return (await numbers.factorize({ number: 12 })) != null",
+    );
     home.call("one");
     let told = |line: &[&str], mode: &str| {
         let output = home.command("one", line).env("METAMCP_DAEMON", mode).output().unwrap();
@@ -216,7 +223,8 @@ fn stop_ends_every_server_and_restart_begins_anew() {
 #[test]
 fn the_log_is_there_to_be_read() {
     let home = Home::new();
-    let started = home.command("one", &["daemon", "restart"]).env("METAMCP_LOG_LEVEL", "info").output();
+    let started =
+        home.command("one", &["daemon", "restart"]).env("METAMCP_LOG_LEVEL", "info").output();
     assert!(started.unwrap().status.success());
     let logs = home.told("one", &["daemon", "logs"]);
     assert!(logs.contains("serves as process"), "{logs}");

@@ -6,16 +6,16 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in what it calls as well")]
 
+mod apart;
 mod commands;
 mod connector_death;
 mod connector_refusals;
 mod connector_relay;
 mod connector_start;
-mod stand_in;
-mod kills;
-mod apart;
 mod crowd;
 mod fairness;
 mod http;
+mod kills;
 mod listening;
 mod questions;
+mod stand_in;
