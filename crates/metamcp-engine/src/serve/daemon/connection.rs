@@ -101,10 +101,10 @@ fn clean(words: &str) -> String {
 /// The first line. Read byte-exact: what follows it belongs to the session.
 async fn read_hello(stream: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::with_capacity(8 * 1024);
+    let mut buffer = vec![0; 16 * 1024];
     loop {
         stream.readable().await?;
         // Looked at first, and taken only up to the newline.
-        let mut buffer = [0; 16 * 1024];
         let seen = match stream.try_io(tokio::io::Interest::READABLE, || peek(stream, &mut buffer))
         {
             Ok(0) if line.is_empty() => return Ok(None),
