@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,9 @@ fn kills_at_random_moments_cost_calls_but_never_a_verdict() {
             })
             .collect();
         for _ in 0..kills {
-            let due = load.answered.load(Ordering::Relaxed) + rng.below(ANSWERS_BETWEEN_KILLS);
+            // Some come one right after the other.
+            let most = *rng.pick(&[3, ANSWERS_BETWEEN_KILLS]);
+            let due = load.answered.load(Ordering::Relaxed) + rng.below(most);
             let goes_on = || load.answered.load(Ordering::Relaxed) >= due;
             if !eventually(PATIENCE, goes_on) {
                 load.fault("nothing was answered any more".to_owned());
@@ -196,6 +198,44 @@ fn a_killed_daemon_takes_every_server_along_and_calls_in_flight_have_one_verdict
     }
 }
 
+#[test]
+fn a_daemon_that_is_killed_before_it_is_ready_is_started_again() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.with_daemon();
+    workspace.server("machine", chaos_server(&[]));
+    let client = Client::start(Connectors::of(&workspace).command(&workspace.project())).unwrap();
+    let mut seen = HashSet::new();
+    assert!(eventually(PATIENCE, || {
+        for daemon in daemons(&workspace) {
+            seen.insert(daemon.pid);
+            census::kill_all(&[daemon]);
+        }
+        seen.len() >= 3
+    }));
+    client.initialize(&json!({}), PATIENCE).unwrap();
+    let outcome = call(&client, "machine", "effect", &json!({"key": "after"}));
+    assert_eq!(outcome, CallOutcome::Success);
+    assert!(!client.stderr().contains("without"), "{}", client.stderr());
+}
+
+#[test]
+fn a_daemon_outlives_the_connector_that_started_it_and_never_heard_that_it_is_ready() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.with_daemon();
+    let connectors = Connectors::of(&workspace);
+    let folder = workspace.project();
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    let mut daemon = connectors.command(&folder);
+    daemon.args(["daemon", "run", "--home"]).arg(workspace.home().join(".metamcp"));
+    let mut daemon = daemon.stdin(Stdio::null()).stdout(writer).spawn().unwrap();
+    assert!(eventually(PATIENCE, || !workspace.daemons().is_empty()), "it ended");
+    connectors.start(&folder);
+    assert_eq!(daemons(&workspace).iter().map(|one| one.pid).collect::<Vec<_>>(), [daemon.id()]);
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+}
+
 /// What a daemon's command line contains, and that of the process between it and a server.
 const DAEMON: &str = " daemon run ";
 const KEEPER: &str = "metamcp-shim";
@@ -236,7 +276,18 @@ fn kill_daemon(load: &Load, rng: &mut SeededRng) -> bool {
     }
     let servers = census::descendants(daemon.pid);
     let watch = ExitWatch::over(&servers);
+    let pid = daemon.pid;
     census::kill_all(&[daemon]);
+    if rng.below(3) == 0 {
+        // The next one too, before it is ready: as often as not it has no lock and no socket yet.
+        let next = || daemons(&load.workspace).into_iter().find(|one| one.pid != pid);
+        let mut starting = None;
+        eventually(STRICTLY_GONE, || {
+            starting = next();
+            starting.is_some()
+        });
+        census::kill_all(starting.as_slice());
+    }
     if !watch.all_ended_within(STRICTLY_GONE) {
         load.fault(format!("of {servers:?} some outlived their daemon"));
     }
