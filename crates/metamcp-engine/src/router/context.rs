@@ -15,7 +15,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::Router;
 use super::servers::{Definition, Entry, ScopeKey, Servers};
-use crate::catalog::{Catalog, Snapshot};
+use crate::catalog::{Catalog, DefinitionId, ListFailure, Snapshot};
 use crate::change_notifier::ChangeNotifier;
 use crate::env::Surroundings;
 
@@ -108,23 +108,38 @@ impl Context {
         scope::of(&definition.config(), &said)
     }
 
-    /// Takes over what other contexts know of the same servers: one that runs already lists its tools to those who were
-    /// there, and not again.
+    /// Takes over what other contexts know of the same servers, where this one knows nothing that is live.
     pub async fn adopt_lists(&self) {
         for definition in self.members().iter() {
-            let is_live = |catalog: &Catalog| {
-                let snapshot = catalog.snapshot();
-                let known = snapshot.known(definition.id)?;
-                Some((Arc::clone(&known.tools), known.listed_at?))
-            };
-            if is_live(&self.catalog).is_some() {
-                continue;
-            }
-            let others = definition.contexts();
-            if let Some((tools, at)) = others.iter().find_map(|other| is_live(&other.catalog)) {
-                self.catalog.listed(definition.id, Ok(tools), None, at).await;
+            let snapshot = self.catalog.snapshot();
+            let is_live = snapshot.known(definition.id).is_some_and(|known| known.listed_at.is_some());
+            if !is_live {
+                self.catch_up(definition.id).await;
             }
         }
+    }
+
+    /// Takes over what another context heard of a server that was running before this one came: a server lists its tools
+    /// when it starts, not again for everyone who comes later. Whether there was anything.
+    pub async fn catch_up(&self, definition: DefinitionId) -> bool {
+        let members = self.members();
+        let Some(member) = members.iter().find(|member| member.id == definition) else {
+            return false;
+        };
+        let heard = member.contexts().into_iter().find_map(|other| {
+            let snapshot = other.catalog.snapshot();
+            let known = snapshot.known(definition);
+            match known.and_then(|known| Some((Arc::clone(&known.tools), known.listed_at?))) {
+                Some((tools, at)) => Some((Ok(tools), at)),
+                None => {
+                    let now = self.router.upgrade()?.clock.now();
+                    Some((Err(ListFailure::clone(snapshot.failure(definition)?)), now))
+                }
+            }
+        });
+        let Some((read, at)) = heard else { return false };
+        self.catalog.listed(definition, read, None, at).await;
+        true
     }
 
     /// Replaces the list; readers see the old one or the new one, never a mix.

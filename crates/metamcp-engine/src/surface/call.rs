@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use metamcp_calls::dispatch::DispatchError;
+use metamcp_calls::lifecycle::State;
 use metamcp_calls::replay::{Rule, is_harmless};
 use metamcp_config::config::{Retry, SWITCHED_OFF, ServerConfig, ServerState};
 use metamcp_surface::discover::split_id;
@@ -307,6 +308,7 @@ impl View {
             from_dispatch_error(&entry.name, &error, &[], Some(&config)).at(&entry.name, None)
         };
         self.surface.router.wake(entry.id).map_err(refused)?;
+        let mut is_asked = false;
         loop {
             let snapshot = self.snapshot();
             let listed = snapshot.known(entry.definition).and_then(|known| known.listed_at);
@@ -314,6 +316,17 @@ impl View {
                 return Ok(());
             }
             let view = self.surface.router.view(entry.id);
+            let state = view.as_ref().and_then(|view| view.state);
+            // It was running before this client came, and has listed its tools to others.
+            if matches!(state, Some(State::Active { .. } | State::Idle))
+                && self.context().catch_up(entry.definition).await
+            {
+                continue;
+            }
+            // They are all gone, and their lists with them.
+            if state == Some(State::Idle) && !std::mem::replace(&mut is_asked, true) {
+                self.surface.router.relist(entry.id);
+            }
             let is_starting = view
                 .as_ref()
                 .is_some_and(|view| view.state.is_some() || view.waiting_since.is_some());
