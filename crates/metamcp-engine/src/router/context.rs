@@ -112,7 +112,8 @@ impl Context {
     pub async fn adopt_lists(&self) {
         for definition in self.members().iter() {
             let snapshot = self.catalog.snapshot();
-            let is_live = snapshot.known(definition.id).is_some_and(|known| known.listed_at.is_some());
+            let is_live =
+                snapshot.known(definition.id).is_some_and(|known| known.listed_at.is_some());
             if !is_live {
                 self.catch_up(definition.id).await;
             }
