@@ -14,6 +14,7 @@ mod connector_relay;
 mod connector_start;
 mod crowd;
 mod fairness;
+mod handover;
 mod http;
 mod kills;
 mod listening;
