@@ -19,4 +19,5 @@ mod http;
 mod kills;
 mod listening;
 mod questions;
+mod reload;
 mod stand_in;
