@@ -28,9 +28,6 @@ use crate::exit::Exit;
 
 /// After this long with one daemon, those lost before do not count.
 const STEADY: Duration = Duration::from_secs(10);
-/// How long an answer is waited for without sleeping. Being woken takes longer than a warm daemon takes to answer, so this
-/// halves the cost of a short call; the processor is given to whoever wants it meanwhile.
-const AWAKE: Duration = Duration::from_micros(30);
 /// How long a daemon may take to end a session after a signal: it has a limit of its own, which is shorter.
 const LAST_CALLS: Duration = Duration::from_secs(32);
 /// How long the last lines may take to be written to a client that does not read.
@@ -66,7 +63,6 @@ pub(super) fn run(launcher: Launcher, found: Found, mode: Mode) -> Exit {
         to_client: Vec::new(),
         is_input_open: true,
         has_told_end: false,
-        expects_answer: false,
         steady_at: None,
         deadline: None,
         over: None,
@@ -99,8 +95,6 @@ struct Relay {
     to_client: Vec<u8>,
     is_input_open: bool,
     has_told_end: bool,
-    /// Whether something was just sent that may be answered at once.
-    expects_answer: bool,
     steady_at: Option<Instant>,
     deadline: Option<Instant>,
     /// Set when only the last lines are to be written.
@@ -128,35 +122,12 @@ impl Relay {
             if let Some(exit) = self.over.filter(|_| self.to_client.is_empty()) {
                 return exit;
             }
-            match self.hear_at_once() {
-                Ok(false) => {}
-                Ok(true) => continue,
-                Err(ClientGone) => return Exit::Success,
-            }
             match self.wait() {
                 Ok(None) => {}
                 Ok(Some(exit)) => return exit,
                 Err(ClientGone) => return Exit::Success,
             }
         }
-    }
-
-    /// Reads the answer of a daemon that is about to give it; false if there is none so soon.
-    fn hear_at_once(&mut self) -> Result<bool, ClientGone> {
-        if !std::mem::take(&mut self.expects_answer) || self.machine.waiting() == 0 {
-            return Ok(false);
-        }
-        let until = now() + AWAKE;
-        while self.daemon.is_some() && self.to_client.is_empty() {
-            if self.read_daemon()? {
-                return Ok(true);
-            }
-            if now() > until {
-                break;
-            }
-            std::thread::yield_now();
-        }
-        Ok(false)
     }
 
     /// Waits for something to do, and reads what there is.
@@ -281,9 +252,8 @@ impl Relay {
         }
     }
 
-    /// Reads what the daemon has written; false if that is nothing.
-    fn read_daemon(&mut self) -> Result<bool, ClientGone> {
-        let Some(daemon) = &mut self.daemon else { return Ok(false) };
+    fn read_daemon(&mut self) -> Result<(), ClientGone> {
+        let Some(daemon) = &mut self.daemon else { return Ok(()) };
         let read = daemon.read(self.down.room());
         match read {
             Ok(count @ 1..) => {
@@ -297,13 +267,10 @@ impl Relay {
                 if matches!(
                     error.kind(),
                     io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                ) =>
-            {
-                return Ok(false);
-            }
+                ) => {}
             Ok(0) | Err(_) => self.lost(),
         }
-        Ok(true)
+        Ok(())
     }
 
     /// The daemon takes nothing more. What it said before that counts all the same: calls that it answered have run, and
@@ -390,7 +357,6 @@ impl Relay {
             let sent = taken(daemon.write(&self.up.lines()[self.written..length]))?;
             let Some(count) = sent else { return Ok(()) };
             self.written += count;
-            self.expects_answer = true;
             self.note_sent();
         }
     }
