@@ -382,7 +382,7 @@ impl Relay {
         while let Some(line) = self.up.line().filter(|line| line.len() <= self.written) {
             let length = line.len();
             with_message(&glance(line), |message| {
-                self.machine.sent(message, line.trim_ascii_end())
+                self.machine.sent(message, line.trim_ascii_end());
             });
             self.up.take(length);
             self.written -= length;
