@@ -4,11 +4,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use metamcp_calls::shutdown::{Event, Phase, Shutdown};
 use metamcp_wire::frame::{Line, Lines};
+use metamcp_wire::glance::{Glance, glance};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -39,6 +41,8 @@ pub struct Options {
     pub drain: Duration,
     /// Whether each of its lines has a newline: one without it is half a line, and may come whole another way.
     pub ends_lines: bool,
+    /// Whether its roots are known, where they decide which servers it gets: its requests wait for that.
+    pub roots: Option<watch::Receiver<bool>>,
     /// Whether anybody could still read what is written.
     pub can_answer: Arc<dyn Fn() -> bool + Send + Sync>,
 }
@@ -173,11 +177,15 @@ async fn read<R: AsyncRead + Unpin>(
 ) {
     let mut lines = Lines::new(options.line_limit);
     let mut read_budget = ReadBudget::default();
+    let mut held = Held { roots: options.roots.clone(), lines: Vec::new(), size: 0 };
     let mut ended = false;
     while !ended {
-        ended = !matches!(read_lines(&mut input, &mut lines).await, Ok(1..));
+        tokio::select! {
+            read = read_lines(&mut input, &mut lines) => ended = !matches!(read, Ok(1..)),
+            () = held.released(), if !held.lines.is_empty() => held.release(session),
+        }
         while let Some(line) = lines.next_line() {
-            take(session, line);
+            held.take(session, line);
             read_budget.heard().await;
         }
         if outbox.backlog() > READ_BACKLOG && !ended {
@@ -187,12 +195,62 @@ async fn read<R: AsyncRead + Unpin>(
                 () = end_of(&mut input, &mut lines) => ended = true,
             }
             while let Some(line) = lines.next_line() {
-                take(session, line);
+                held.take(session, line);
             }
         }
     }
+    held.release(session);
     if let Some(line) = lines.finish().filter(|_| !options.ends_lines) {
         take(session, line);
+    }
+}
+
+/// Lines that wait, in order, until the client has said its roots: which servers it gets depends on them.
+struct Held {
+    roots: Option<watch::Receiver<bool>>,
+    lines: Vec<Line>,
+    size: usize,
+}
+
+impl Held {
+    fn take(&mut self, session: &Session, line: Line) {
+        let Line::Message(bytes) = &line else { return take(session, line) };
+        let waits = !self.lines.is_empty() || self.is_due(session);
+        // Its answers are what is waited for.
+        if !waits || matches!(glance(bytes), Glance::Response { .. }) {
+            return take(session, line);
+        }
+        self.size += bytes.len();
+        // The read buffer is used again.
+        self.lines.push(Line::Message(Bytes::copy_from_slice(bytes)));
+        if self.size > READ_AHEAD {
+            self.release(session);
+        }
+    }
+
+    fn is_due(&mut self, session: &Session) -> bool {
+        let Some(roots) = &self.roots else { return false };
+        if *roots.borrow() {
+            self.roots = None;
+            return false;
+        }
+        // Nobody is asked before the handshake is over.
+        *session.steps().borrow() > 0 && session.peer().is_some_and(|peer| peer.can("roots"))
+    }
+
+    async fn released(&mut self) {
+        if let Some(roots) = &mut self.roots {
+            // Whoever would have said it is gone: there is nothing to wait for.
+            drop(roots.wait_for(|is_known| *is_known).await);
+        }
+    }
+
+    fn release(&mut self, session: &Session) {
+        self.roots = None;
+        self.size = 0;
+        for line in std::mem::take(&mut self.lines) {
+            take(session, line);
+        }
     }
 }
 

@@ -80,6 +80,7 @@ pub(crate) fn run(
                     line_limit: settings.limits.line_bytes,
                     drain: settings.timeouts.drain,
                     ends_lines: false,
+                    roots: None,
                     can_answer: Arc::new(stream::has_reader),
                 };
                 match client {

@@ -17,7 +17,7 @@ use nix::sys::socket::{Shutdown, shutdown};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 
 use super::contexts::OpenContext;
 use super::{
@@ -218,10 +218,12 @@ async fn session(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStream) {
     let Ok(watched) = stream.as_fd().try_clone_to_owned() else { return };
     let Ok(closable) = stream.as_fd().try_clone_to_owned() else { return };
     let settings = &loaded.config.settings;
+    let (knows, known) = watch::channel(false);
     let options = Options {
         line_limit: settings.limits.line_bytes,
         drain: settings.timeouts.drain,
         ends_lines: true,
+        roots: Some(known),
         can_answer: Arc::new(move || has_reader(&watched)),
     };
     let view = gateway.session_view_of(number);
@@ -251,7 +253,7 @@ async fn session(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStream) {
     *ticket.connected.client.lock() = Some(Arc::downgrade(&served.session));
     let roots = task::spawn(
         "client roots",
-        client_roots::follow(Arc::clone(&served.session), Arc::clone(&seat)),
+        client_roots::follow(Arc::clone(&served.session), Arc::clone(&seat), knows),
     );
     served.until_over(input, options, &mut stop).await;
     told.abort();
