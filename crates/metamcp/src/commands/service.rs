@@ -434,10 +434,10 @@ mod tests {
     use super::*;
 
     fn at() -> Surroundings {
-        let program = ["/home/a b/bin/metamcp", "daemon", "run", "--home", "/x%y/$z & <co>"];
+        let program = ["/people/a b/bin/metamcp", "daemon", "run", "--home", "/x%y/$z & <co>"];
         Surroundings {
             program: words(&program),
-            user: PathBuf::from("/home/a b"),
+            user: PathBuf::from("/people/a b"),
             config: None,
             uid: 501,
         }
