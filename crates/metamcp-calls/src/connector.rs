@@ -1,5 +1,5 @@
 //! One client between daemons: what a connector forwards, and what it does when the daemon behind it is gone.
-//! Owns: requests in flight both ways, the client's handshake and what came of it, which is repeated to the next daemon.
+//! Owns: requests in flight both ways, the client's handshake and what came of it, which the next daemon hears.      Never: reads or writes a byte, starts a daemon.
 //! In: messages as seen at a glance, connections made and lost.  Out: verdicts on messages, `Effect`s, what to do `Next`.
 //! Tests: `connector/tests.rs`, `tests/connector_sim.rs`, `metamcp/tests/daemon/`.
 //!

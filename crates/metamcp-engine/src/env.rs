@@ -100,8 +100,8 @@ impl Variables {
             return folder.map_or_else(|| written.to_owned(), |folder| folder.join(written));
         }
         let path = self.get("PATH").unwrap_or_default();
-        let found = std::env::split_paths(&path).map(|folder| folder.join(written));
-        found.filter(|file| file.is_file()).next().unwrap_or_else(|| written.to_owned())
+        let mut found = std::env::split_paths(&path).map(|folder| folder.join(written));
+        found.find(|file| file.is_file()).unwrap_or_else(|| written.to_owned())
     }
 }
 

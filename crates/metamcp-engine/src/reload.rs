@@ -231,6 +231,7 @@ impl Live {
             changed.push((now.id, server));
         }
         self.catalog.reconfigure(changed, &removed).await;
+        context.adopt_lists().await;
         context.tools_changed();
         self.config = config;
         self.arrange();

@@ -122,6 +122,11 @@ pub fn freeze(process: &Process) -> bool {
     eventually(FREEZING, stands)
 }
 
+/// What a process has as its standard input, such as `pipe:[4711]`; the same in every process namespace.
+pub fn input(pid: u32) -> Option<String> {
+    Some(fs::read_link(format!("/proc/{pid}/fd/0")).ok()?.to_string_lossy().into_owned())
+}
+
 /// Resident memory in bytes, or `None` if the process is gone.
 pub fn resident_bytes(pid: u32) -> Option<u64> {
     status_kib(pid, "VmRSS:")
@@ -238,6 +243,7 @@ mod tests {
         assert!(peak_resident_bytes(child.id()).unwrap() > 0);
         assert!(proportional_bytes(child.id()).unwrap() <= resident_bytes(child.id()).unwrap());
         assert!(open_files(child.id()).unwrap() >= 3);
+        assert_eq!(input(child.id()).as_deref(), Some("/dev/null"));
         assert!(processor_time(child.id()).is_some());
         assert!(freeze(&marked(&mark)[0]));
         kill_all(&marked(&mark));

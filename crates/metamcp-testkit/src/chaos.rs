@@ -13,6 +13,7 @@ mod options;
 mod output;
 mod server;
 mod server_state;
+mod stateful;
 mod stateless;
 
 use std::ffi::OsString;

@@ -34,6 +34,8 @@ pub enum EventKind {
     Descendant,
     /// The environment and open files the process started with, in `detail`.
     Surroundings,
+    /// A request that no call explained was answered; `detail` holds the answer.
+    Told,
     /// Standard input ended.
     EndOfInput,
 }
@@ -43,6 +45,10 @@ pub enum EventKind {
 pub struct Record {
     pub what: EventKind,
     pub pid: u32,
+    /// What its standard input is, as `/proc` names it: who has a process namespace of its own is known by this outside
+    /// of it, see [`crate::census::input`]. Of executions only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<String>,
     /// The tool that was executed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
@@ -63,6 +69,7 @@ impl Record {
         Self {
             what,
             pid: std::process::id(),
+            input: None,
             tool: None,
             key: None,
             call: None,

@@ -76,6 +76,13 @@ impl Server {
         }
     }
 
+    /// The same server by another program, such as a link to it.
+    #[must_use]
+    pub fn by(mut self, program: impl Into<PathBuf>) -> Self {
+        self.program = program.into();
+        self
+    }
+
     /// Adds an argument.
     #[must_use]
     pub fn argument(mut self, argument: &str) -> Self {
@@ -212,7 +219,13 @@ impl Workspace {
 
     /// Writes the config and returns a command for `program` in this home and project, with a clean environment.
     pub fn command(&self, program: &Path) -> Result<Command> {
-        let config = self.write_config()?;
+        self.write_config()?;
+        Ok(self.command_as_it_is(program))
+    }
+
+    /// The same with the config as it was written last: a daemon that runs would take a second writing for a change.
+    pub fn command_as_it_is(&self, program: &Path) -> Command {
+        let config = self.project().join(".mcp.json");
         let mut command = Command::new(program);
         command
             .current_dir(self.project())
@@ -232,7 +245,7 @@ impl Workspace {
         } else {
             command.env(DAEMON.0, DAEMON.1);
         }
-        Ok(command)
+        command
     }
 
     /// Every running process of this test: the gateway, its shims, its children, and all they started.

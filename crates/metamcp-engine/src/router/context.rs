@@ -108,6 +108,18 @@ impl Context {
         scope::of(&definition.config(), &said)
     }
 
+    /// Takes over what other contexts know of the same servers, where this one knows nothing that is live.
+    pub async fn adopt_lists(&self) {
+        for definition in self.members().iter() {
+            let snapshot = self.catalog.snapshot();
+            let is_live =
+                snapshot.known(definition.id).is_some_and(|known| known.listed_at.is_some());
+            if !is_live {
+                self.catch_up(definition.id).await;
+            }
+        }
+    }
+
     /// Takes over what another context heard of a server that was running before this one came: a server lists its tools
     /// when it starts, not again for everyone who comes later. Whether there was anything.
     pub async fn catch_up(&self, definition: DefinitionId) -> bool {

@@ -515,7 +515,8 @@ impl Table {
 /// The policy of an instance: one session's own counts against that session.
 fn owned(policy: ServerPolicy, key: ScopeKey) -> ServerPolicy {
     match key {
-        ScopeKey::Session(session) => ServerPolicy { owner: Some(session), ..policy },
+        // Its state must not be split over two processes.
+        ScopeKey::Session(session) => ServerPolicy { owner: Some(session), instances: 1, ..policy },
         ScopeKey::Machine | ScopeKey::Project(_) => policy,
     }
 }

@@ -37,6 +37,8 @@ pub struct Options {
     pub line_limit: usize,
     /// How long calls in flight may take when it ends.
     pub drain: Duration,
+    /// Whether each of its lines has a newline: one without it is half a line, and may come whole another way.
+    pub ends_lines: bool,
     /// Whether anybody could still read what is written.
     pub can_answer: Arc<dyn Fn() -> bool + Send + Sync>,
 }
@@ -99,7 +101,7 @@ impl Served {
         let now = || session.clock().now();
         let mut writer = self.writer.lock().take();
         let mut reading = pin!(async {
-            read(session, outbox, input, options.line_limit).await;
+            read(session, outbox, input, &options).await;
             session.input_ended();
             // A client that pipes a handshake in and closes its end still reads the response.
             drop(tokio::time::timeout(LAST_LISTS, session.answered_lists()).await);
@@ -167,9 +169,9 @@ async fn read<R: AsyncRead + Unpin>(
     session: &Session,
     outbox: &Outbox,
     mut input: R,
-    line_limit: usize,
+    options: &Options,
 ) {
-    let mut lines = Lines::new(line_limit);
+    let mut lines = Lines::new(options.line_limit);
     let mut read_budget = ReadBudget::default();
     let mut ended = false;
     while !ended {
@@ -189,7 +191,7 @@ async fn read<R: AsyncRead + Unpin>(
             }
         }
     }
-    if let Some(line) = lines.finish() {
+    if let Some(line) = lines.finish().filter(|_| !options.ends_lines) {
         take(session, line);
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::message::{Call, error_line, notification_line, result_line};
 use super::offers::ListBehaviour;
 use super::server_state::ServerState;
-use super::stateless;
+use super::{stateful, stateless};
 
 /// How long a tool waits for the client's response to a server request; no test waits for a person.
 const QUESTION_PATIENCE: Duration = Duration::from_mins(1);
@@ -114,6 +114,9 @@ pub(super) fn tools(server: &ServerState) -> Vec<Value> {
             &read_only,
         ));
     }
+    if server.options.stateful {
+        tools.extend(stateful::tools());
+    }
     match server.options.offers.as_ref().map(|offers| offers.manner) {
         Some(ListBehaviour::Wrong) => tools.extend(unfit()),
         Some(ListBehaviour::Some) => tools.push(for_pages()),
@@ -151,6 +154,7 @@ pub(super) fn perform(server: &Arc<ServerState>, call: Call) {
         thread::spawn(move || perform_now(&server, &call));
     } else {
         perform_now(server, &call);
+        stateful::after(server, &call);
     }
 }
 
@@ -228,10 +232,13 @@ fn perform_now(server: &ServerState, call: &Call) {
             text("grown")
         }
         grown if is_grown(server, grown) => text(grown),
-        other => {
-            let error = json!({"code": -32602, "message": format!("unknown tool {other}")});
-            return server.answer(call, &error_line(&call.id, &error));
-        }
+        other => match stateful::result(server, call) {
+            Some(result) => result,
+            None => {
+                let error = json!({"code": -32602, "message": format!("unknown tool {other}")});
+                return server.answer(call, &error_line(&call.id, &error));
+            }
+        },
     };
     let result = if call.stateless { stateless::typed(result) } else { result };
     server.answer(call, &result_line(&call.id, &result.to_string()));

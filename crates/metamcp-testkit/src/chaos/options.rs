@@ -39,6 +39,8 @@ pub(super) struct Options {
     pub era: Era,
     /// What it offers beside tools.
     pub offers: Option<Offers>,
+    /// Whether it has the tools of a server that keeps state.
+    pub stateful: bool,
 }
 
 /// Options of a process started by the child.
@@ -108,6 +110,7 @@ pub(super) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Mod
         lifetime: LIFETIME,
         era: Era::default(),
         offers: None,
+        stateful: false,
     };
     let mut descendant = None;
     while let Some(flag) = arguments.next() {
@@ -139,9 +142,10 @@ pub(super) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Mod
                 let offers = Offers::named(text).with_context(|| format!("no offers {text:?}"))?;
                 options.offers = Some(offers);
             }
+            "--stateful" => options.stateful = text == "yes",
             "--descendant" => descendant = Some(text.to_owned()),
             _ => bail!(
-                "unknown flag {flag}; there are --do --journal --after --only --odds --seed --once --lifetime-ms --era --offers --list"
+                "unknown flag {flag}; there are --do --journal --after --only --odds --seed --once --lifetime-ms --era --offers --stateful --list"
             ),
         }
     }

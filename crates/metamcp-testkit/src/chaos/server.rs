@@ -16,13 +16,14 @@ use super::message::{Call, Incoming, Request, error_line, result_line};
 use super::offers;
 use super::options::Options;
 use super::server_state::{ServerState, linger};
-use super::stateless;
+use super::{stateful, stateless};
 use crate::journal::{EventKind, Record};
 
 pub(super) fn serve(options: Options) -> Result<()> {
     let lifetime = options.lifetime;
     let server = Arc::new(ServerState::new(options)?);
     server.record(&Record::new(EventKind::Start));
+    stateful::introduce(&server);
     for (hook, selected) in server.hooks() {
         if let Hook::Start(hook) = hook {
             hook(&server, selected.amount);

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -18,6 +19,7 @@ use super::hooks::Next;
 use super::message::{Call, request_line};
 use super::options::{Options, SelectedHazard, fires_by_odds};
 use super::output::{Output, Piece};
+use crate::census;
 use crate::journal::{EventKind, JournalWriter, Record};
 
 pub(super) struct ServerState {
@@ -26,10 +28,16 @@ pub(super) struct ServerState {
     /// The parent at start; a different one means that it has died.
     pub parent: Pid,
     pub surroundings: Value,
+    /// Its standard input by name, for the journal.
+    input: Option<String>,
     pub calls: AtomicU64,
     pub lists: AtomicU64,
     /// Tools added by the tool `grow`.
     pub grown: AtomicU64,
+    /// Tells this process from all others.
+    pub number: u64,
+    /// What a stateful server was told last.
+    pub kept: Mutex<String>,
     /// The capabilities the client declared.
     pub capabilities: OnceLock<Value>,
     /// Whether `server/discover` was received.
@@ -61,9 +69,13 @@ impl ServerState {
             output: Output::default(),
             parent: getppid(),
             surroundings,
+            input: census::input(std::process::id()),
             calls: AtomicU64::new(0),
             lists: AtomicU64::new(0),
             grown: AtomicU64::new(0),
+            // As many bits as a number in JSON keeps.
+            number: RandomState::new().hash_one(std::process::id()) >> 11,
+            kept: Mutex::default(),
             capabilities: OnceLock::new(),
             probed: AtomicBool::new(false),
             subscription: Mutex::default(),
@@ -88,6 +100,7 @@ impl ServerState {
 
     pub(super) fn record_call(&self, call: &Call) {
         self.record(&Record {
+            input: self.input.clone(),
             tool: Some(call.tool.clone()),
             key: Some(call.key.clone()),
             call: call.meta["org.metamcp/callKey"].as_str().map(str::to_owned),

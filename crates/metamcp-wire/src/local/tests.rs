@@ -7,7 +7,7 @@ fn hello(kind: Kind) -> Hello {
         version: "0.1.0".into(),
         kind,
         pid: 123,
-        folder: "/home/anna/a \"b\"".into(),
+        folder: "/people/anna/a \"b\"".into(),
         flags: vec!["--surface".into(), "full".into()],
         env: vec![("PATH".into(), "/bin".into()), ("EMPTY".into(), String::new())],
     }

@@ -64,8 +64,8 @@ pub(crate) fn run(
             // Without them its HTTP clients come back by themselves; the rest is not affected.
             daemon.take_over(old);
         }
-        writeln!(out, "{READY}")?;
-        out.flush()?;
+        // Who started it may have been killed meanwhile; others come all the same.
+        writeln!(out, "{READY}").and_then(|()| out.flush()).ok();
         daemon.serve(listener, stop).await;
         anyhow::Ok(())
     })?;

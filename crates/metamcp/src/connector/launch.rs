@@ -5,13 +5,13 @@
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use metamcp_engine::runtime_folder::{Places, is_absent};
@@ -29,6 +29,8 @@ const READY: Duration = Duration::from_secs(10);
 const OTHERS: Duration = Duration::from_secs(15);
 /// How often daemons may end between our connecting and their reply.
 const ATTEMPTS: u32 = 8;
+/// How a daemon ends that somebody killed.
+const SIGKILL: i32 = nix::sys::signal::Signal::SIGKILL as i32;
 /// The log is moved aside beyond this.
 const MAX_LOG: u64 = 4 * 1024 * 1024;
 
@@ -37,13 +39,15 @@ const MAX_LOG: u64 = 4 * 1024 * 1024;
 pub(super) enum Trouble {
     /// It does not want this one.
     Refused(Refusal),
+    /// It was killed before it was ready.
+    Killed(String),
     Unusable(String),
 }
 
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Trouble::Unusable(words) => f.write_str(words),
+            Trouble::Killed(words) | Trouble::Unusable(words) => f.write_str(words),
             Trouble::Refused(Refusal { error, hint, .. }) => {
                 f.write_str(error)?;
                 hint.as_ref().map_or(Ok(()), |hint| write!(f, "; {hint}"))
@@ -90,7 +94,14 @@ impl Launcher {
             let stream = match self.places.connect() {
                 Ok(stream) => stream,
                 Err(error) if is_absent(&error) => {
-                    self.start(None)?;
+                    match self.start(None) {
+                        // That says nothing of the next one.
+                        Err(Trouble::Killed(words)) => {
+                            last = words;
+                            pause(attempt);
+                        }
+                        started => started?,
+                    }
                     continue;
                 }
                 Err(error) => return Err(self.at_socket(&error)),
@@ -141,9 +152,13 @@ impl Launcher {
         let is_old = ask(Kind::Status).is_some_and(|found| is_newer(VERSION, &found.version));
         let Some(old) = is_old.then(|| ask(Kind::Drain)).flatten() else { return Ok(()) };
         let socket = old.address.map_or_else(|| self.places.old_socket(old.pid), PathBuf::from);
-        self.spawn(Some(&socket))?;
+        let spawned = self.spawn(Some(&socket));
         drop(held);
-        Ok(())
+        match spawned {
+            // The next one is found, or started, like any other.
+            Err(Trouble::Killed(_)) => Ok(()),
+            spawned => spawned,
+        }
     }
 
     fn start(&mut self, take_over: Option<&Path>) -> Result<(), Trouble> {
@@ -170,20 +185,27 @@ impl Launcher {
         let log = self.places.log();
         let mut child = spawned(&self.home, &log, take_over)
             .map_err(|error| Trouble::Unusable(format!("the daemon cannot be started: {error}")))?;
-        let said = child.stdout.take().map(ready_line).unwrap_or_default();
-        if said.starts_with("ready") {
-            self.children.push(child);
-            return Ok(());
-        }
-        let ended = child.try_wait().ok().flatten();
-        self.children.push(child);
-        let how = match ended {
-            _ if !said.is_empty() => said,
-            Some(status) => format!("it ended at once ({status})"),
-            None => format!("it was not ready within {}", text::duration(READY)),
+        let said = child.stdout.take().map_or(Said::Nothing, ready_line);
+        let (how, status) = match said {
+            Said::Line(line) if line.starts_with("ready") => {
+                self.children.push(child);
+                return Ok(());
+            }
+            Said::Line(line) => (line, None),
+            Said::Ended => match ended(&mut child) {
+                Some(status) => (format!("it ended at once ({status})"), Some(status)),
+                None => ("it closed its output without a word".to_owned(), None),
+            },
+            Said::Nothing => (format!("it was not ready within {}", text::duration(READY)), None),
         };
+        self.children.push(child);
+        let last = last_words(&log).map(|words| format!(": {words}")).unwrap_or_default();
         let log = log.display();
-        Err(Trouble::Unusable(format!("the daemon could not start: {how}; see {log}")))
+        let words = format!("the daemon could not start: {how}{last}; its log is {log}");
+        match status.and_then(|status| status.signal()) {
+            Some(SIGKILL) => Err(Trouble::Killed(words)),
+            _ => Err(Trouble::Unusable(words)),
+        }
     }
 
     fn at_socket(&self, error: &io::Error) -> Trouble {
@@ -198,6 +220,21 @@ impl Launcher {
             socket.display()
         ))
     }
+}
+
+/// The last line of the log.
+fn last_words(log: &Path) -> Option<String> {
+    /// Longer than any line that explains something.
+    const TAIL: u64 = 2048;
+    const MOST: usize = 300;
+    let mut file = File::open(log).ok()?;
+    let length = file.metadata().ok()?.len();
+    file.seek(io::SeekFrom::Start(length.saturating_sub(TAIL))).ok()?;
+    let mut tail = Vec::new();
+    file.take(TAIL).read_to_end(&mut tail).ok()?;
+    let tail = String::from_utf8_lossy(&tail).into_owned();
+    let line = tail.lines().rev().find(|line| !line.trim().is_empty())?;
+    Some(text::clean_line(line, MOST).into_owned())
 }
 
 /// Starts the daemon of a home, unless it runs; its process.
@@ -281,8 +318,31 @@ fn opened_log(home: &Path, log: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(no_link).open(log)
 }
 
-/// The line by which the daemon says that it is ready, or why it will not be; empty if it says nothing.
-fn ready_line(mut stdout: std::process::ChildStdout) -> String {
+/// What a daemon says at its start.
+enum Said {
+    Line(String),
+    /// Its output ended before a whole line.
+    Ended,
+    /// Nothing in time.
+    Nothing,
+}
+
+/// How a process ended whose output has ended; nothing if it lives on all the same.
+fn ended(child: &mut Child) -> Option<ExitStatus> {
+    /// Its files are closed a moment before it can be waited for.
+    const LOOKS: u32 = 100;
+    const LOOK: Duration = Duration::from_millis(5);
+    for _ in 0..LOOKS {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        std::thread::sleep(LOOK);
+    }
+    None
+}
+
+/// The line by which the daemon says that it is ready, or why it will not be.
+fn ready_line(mut stdout: std::process::ChildStdout) -> Said {
     /// Longer than anything it says.
     const MOST: usize = 4096;
     let mut said = Vec::new();
@@ -292,14 +352,14 @@ fn ready_line(mut stdout: std::process::ChildStdout) -> String {
         match poll(&mut polled, limit) {
             Ok(1..) => {}
             Err(nix::errno::Errno::EINTR) => continue,
-            _ => break,
+            _ => return Said::Nothing,
         }
         let mut part = [0; 512];
         match stdout.read(&mut part) {
             Ok(count @ 1..) => said.extend_from_slice(&part[..count]),
-            _ => break,
+            _ => return Said::Ended,
         }
     }
     let said = String::from_utf8_lossy(&said);
-    text::clean_line(said.lines().next().unwrap_or_default(), MOST).into_owned()
+    Said::Line(text::clean_line(said.lines().next().unwrap_or_default(), MOST).into_owned())
 }

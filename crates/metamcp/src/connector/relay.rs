@@ -54,6 +54,7 @@ pub(super) fn run(launcher: Launcher, found: Found, mode: Mode) -> Exit {
         signals,
         output: Output::open(),
         daemon: None,
+        is_deaf: false,
         gateway: None,
         up: Buffer::new(),
         written: 0,
@@ -80,6 +81,8 @@ struct Relay {
     output: Output,
     /// None while nobody needs one.
     daemon: Option<UnixStream>,
+    /// It reads no more: either it is gone, or it answers what it has and wants this client to come anew.
+    is_deaf: bool,
     /// The gateway of this process, once there is no daemon to be had.
     gateway: Option<JoinHandle<()>>,
     up: Buffer,
@@ -104,8 +107,14 @@ struct ClientGone;
 impl Relay {
     fn serve(&mut self) -> Exit {
         loop {
-            if self.push_up().is_err() {
-                self.lost();
+<<<<<<< HEAD
+            if self.push_up().is_err() && self.hear_out().is_err() {
+                return Exit::Success;
+=======
+            // What it wrote before is read to its end.
+            if !self.is_deaf && self.push_up().is_err() {
+                self.is_deaf = true;
+>>>>>>> w/apart
             }
             if self.push_down().is_err() {
                 return Exit::Success;
@@ -132,7 +141,7 @@ impl Relay {
             at_daemon |= PollFlags::POLLIN;
         }
         let has_lines = self.machine.is_live() && !self.up.lines().is_empty();
-        if has_lines || !self.to_daemon.is_empty() {
+        if !self.is_deaf && (has_lines || !self.to_daemon.is_empty()) {
             at_daemon |= PollFlags::POLLOUT;
         }
         let at_client =
@@ -264,6 +273,24 @@ impl Relay {
         Ok(())
     }
 
+    /// The daemon takes nothing more. What it said before that counts all the same: calls that it answered have run, and
+    /// the client is to know how they ended.
+    fn hear_out(&mut self) -> Result<(), ClientGone> {
+        let Some(mut daemon) = self.daemon.take() else { return Ok(()) };
+        while self.down.len() <= MAX_LINE
+            && let Ok(count @ 1..) = daemon.read(self.down.room())
+        {
+            self.down.filled(count);
+            self.forward_down()?;
+            if self.daemon.is_some() || self.over.is_some() {
+                // Something in it led to another daemon already.
+                return Ok(());
+            }
+        }
+        self.lost();
+        Ok(())
+    }
+
     /// Passes every whole line of the daemon on: written, or kept in order for when the client has room.
     fn forward_down(&mut self) -> Result<(), ClientGone> {
         if self.machine.trusts_daemon() {
@@ -364,7 +391,7 @@ impl Relay {
         while let Some(line) = self.up.line().filter(|line| line.len() <= self.written) {
             let length = line.len();
             with_message(&glance(line), |message| {
-                self.machine.sent(message, line.trim_ascii_end())
+                self.machine.sent(message, line.trim_ascii_end());
             });
             self.up.take(length);
             self.written -= length;
@@ -403,6 +430,7 @@ impl Relay {
 
     fn lost(&mut self) {
         self.daemon = None;
+        self.is_deaf = false;
         // Half a line of it is worth nothing; half a line to it goes to the next one whole.
         self.down.clear();
         self.to_daemon.clear();
@@ -466,6 +494,7 @@ impl Relay {
             return self.finish(Exit::Failure);
         }
         self.daemon = Some(stream);
+        self.is_deaf = false;
         self.steady_at = Some(now() + STEADY);
         if is_alone {
             self.machine.connected_alone();

@@ -40,7 +40,8 @@ fn the_next_daemon_hears_the_handshake_and_the_client_one_verdict_per_call() {
     assert!(answered.result().is_some());
     assert_eq!(client.violations(), Vec::<String>::new());
     let lines = client.lines();
-    let with_id = lines.iter().filter(|line| String::from_utf8_lossy(&line.bytes).contains("\"id\""));
+    let with_id =
+        lines.iter().filter(|line| String::from_utf8_lossy(&line.bytes).contains("\"id\""));
     assert_eq!(with_id.count(), 4, "handshake, call, list, ping");
 }
 

@@ -3,7 +3,7 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
-use metamcp_testkit::{Client, Workspace};
+use metamcp_testkit::{Client, Workspace, eventually};
 use metamcp_wire::local::{Code, Refusal, Reply};
 use serde_json::json;
 
@@ -13,6 +13,8 @@ use crate::stand_in::{PATIENCE, StandIn, command, obliging, shake_hands, workspa
 fn serves_alone(client: &Client, words: &str) {
     shake_hands(client);
     assert!(client.ask("tools/list", &json!({}), PATIENCE).unwrap().result().is_some());
+    // Another thread reads it.
+    eventually(PATIENCE, || client.stderr().contains(words));
     let told = client.stderr();
     assert_eq!(told.matches("serving this client without the daemon").count(), 1, "{told}");
     assert!(told.contains(words), "{words:?} is not in {told}");

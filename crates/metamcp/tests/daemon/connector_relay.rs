@@ -35,7 +35,7 @@ fn lines_pass_unchanged_and_the_hello_says_who_comes() {
     assert_eq!(hello.folder, project.to_str().unwrap());
     assert!(hello.env.contains(&("TOKEN".to_owned(), "geheim €".to_owned())));
     assert_eq!(hello.pid, client.pid());
-    assert!(client.stderr().contains("a remark of the daemon"), "{}", client.stderr());
+    assert!(eventually(PATIENCE, || client.stderr().contains("a remark of the daemon")));
     let written = "{\"jsonrpc\" : \"2.0\",\"method\":\"notifications/odd\", \"params\":{}}\n";
     daemon.say(written);
     assert!(eventually(PATIENCE, || !client.notifications("notifications/odd").is_empty()));

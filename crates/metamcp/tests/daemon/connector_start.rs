@@ -10,7 +10,10 @@ use crate::stand_in::{
 #[test]
 fn fifty_connectors_at_once_make_one_daemon() {
     let workspace = workspace();
-    let clients: Vec<Client> = (0..50).map(|_| connect(&workspace)).collect();
+    // Each command writes the config, which nobody should read meanwhile.
+    let commands: Vec<_> = (0..50).map(|_| command(&workspace)).collect();
+    let clients: Vec<Client> =
+        commands.into_iter().map(|command| Client::start(command).unwrap()).collect();
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
     let ids: Vec<u64> =
         clients.iter().map(|client| client.request("initialize", &params).unwrap()).collect();

@@ -7,9 +7,18 @@
 #![expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in what it calls as well")]
 
+mod apart;
 mod commands;
 mod connector_death;
 mod connector_refusals;
 mod connector_relay;
 mod connector_start;
+mod crowd;
+mod fairness;
+mod handover;
+mod http;
+mod kills;
+mod listening;
+mod questions;
+mod reload;
 mod stand_in;

@@ -5,16 +5,17 @@ use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use metamcp_engine::runtime_folder::{Held, Places};
 use metamcp_testkit::{Client, Workspace, eventually};
 use metamcp_wire::local::{Accepted, Hello, Reply};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 /// Longer than anything takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A workspace whose daemon is in a folder of its own.
 pub(crate) fn workspace() -> Workspace {
@@ -82,8 +83,8 @@ impl StandIn {
         StandIn { places, held: Some(held), state }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
     }
 
     pub(crate) fn hellos(&self) -> Vec<Hello> {
@@ -138,7 +139,7 @@ impl StandIn {
 
 fn accept(listener: &UnixListener, reply: &[u8], behaviour: Behaviour, state: &Arc<Mutex<State>>) {
     while let Ok((mut stream, _)) = listener.accept() {
-        let mut now = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = state.lock();
         if now.is_dead {
             return;
         }
@@ -146,7 +147,7 @@ fn accept(listener: &UnixListener, reply: &[u8], behaviour: Behaviour, state: &A
         drop(now);
         let (reply, state) = (reply.to_vec(), Arc::clone(state));
         std::thread::spawn(move || {
-            let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
+            let lock = || state.lock();
             let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
             let Some(Ok(line)) = lines.next() else { return };
             lock().hellos.extend(Hello::parse(line.as_bytes()));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use metamcp_wire::local::{
     Accepted, Code, CommandLine, HELLO_TIMEOUT, Hello, Kind, LocalError, MAX_HELLO, Refusal, Reply,
 };
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{Shutdown, shutdown};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
@@ -101,10 +102,10 @@ fn clean(words: &str) -> String {
 /// The first line. Read byte-exact: what follows it belongs to the session.
 async fn read_hello(stream: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::with_capacity(8 * 1024);
+    let mut buffer = vec![0; 16 * 1024];
     loop {
         stream.readable().await?;
         // Looked at first, and taken only up to the newline.
-        let mut buffer = [0; 16 * 1024];
         let seen = match stream.try_io(tokio::io::Interest::READABLE, || peek(stream, &mut buffer))
         {
             Ok(0) if line.is_empty() => return Ok(None),
@@ -129,7 +130,6 @@ async fn read_hello(stream: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
 
 fn peek(stream: &UnixStream, buffer: &mut [u8]) -> io::Result<usize> {
     use nix::sys::socket::{MsgFlags, recv};
-    use std::os::fd::AsRawFd as _;
     Ok(recv(stream.as_raw_fd(), buffer, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT)?)
 }
 
@@ -216,10 +216,12 @@ async fn session(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStream) {
         return;
     }
     let Ok(watched) = stream.as_fd().try_clone_to_owned() else { return };
+    let Ok(closable) = stream.as_fd().try_clone_to_owned() else { return };
     let settings = &loaded.config.settings;
     let options = Options {
         line_limit: settings.limits.line_bytes,
         drain: settings.timeouts.drain,
+        ends_lines: true,
         can_answer: Arc::new(move || has_reader(&watched)),
     };
     let view = gateway.session_view_of(number);
@@ -231,9 +233,14 @@ async fn session(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStream) {
         let (mut stopping, connected) =
             (daemon.stopping.subscribe(), Arc::clone(&ticket.connected));
         async move {
-            tokio::select! {
-                _ = stopping.wait_for(|stops| *stops) => {}
-                () = connected.leave.notified() => {}
+            let is_sent_away = tokio::select! {
+                _ = stopping.wait_for(|stops| *stops) => false,
+                () = connected.leave.notified() => true,
+            };
+            if is_sent_away {
+                // What it wrote until now is read and answered; the next line it keeps for whoever serves it then.
+                let _closed_already = shutdown(closable.as_raw_fd(), Shutdown::Read);
+                drop(stopping.wait_for(|stops| *stops).await);
             }
             let _ended_by_itself = tell.send(()).await;
             // A second word would not wait for calls in flight.
