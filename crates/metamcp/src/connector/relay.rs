@@ -107,14 +107,9 @@ struct ClientGone;
 impl Relay {
     fn serve(&mut self) -> Exit {
         loop {
-<<<<<<< HEAD
-            if self.push_up().is_err() && self.hear_out().is_err() {
-                return Exit::Success;
-=======
             // What it wrote before is read to its end.
             if !self.is_deaf && self.push_up().is_err() {
                 self.is_deaf = true;
->>>>>>> w/apart
             }
             if self.push_down().is_err() {
                 return Exit::Success;
@@ -270,24 +265,6 @@ impl Relay {
                 ) => {}
             Ok(0) | Err(_) => self.lost(),
         }
-        Ok(())
-    }
-
-    /// The daemon takes nothing more. What it said before that counts all the same: calls that it answered have run, and
-    /// the client is to know how they ended.
-    fn hear_out(&mut self) -> Result<(), ClientGone> {
-        let Some(mut daemon) = self.daemon.take() else { return Ok(()) };
-        while self.down.len() <= MAX_LINE
-            && let Ok(count @ 1..) = daemon.read(self.down.room())
-        {
-            self.down.filled(count);
-            self.forward_down()?;
-            if self.daemon.is_some() || self.over.is_some() {
-                // Something in it led to another daemon already.
-                return Ok(());
-            }
-        }
-        self.lost();
         Ok(())
     }
 

@@ -187,7 +187,7 @@ fn a_killed_daemon_takes_every_server_along_and_calls_in_flight_have_one_verdict
         // Four servers, and a child of each.
         assert!(servers.len() >= 8, "{servers:?}");
         let watch = ExitWatch::over(&servers);
-        census::kill_all(&[daemon.clone()]);
+        census::kill_all(std::slice::from_ref(daemon));
         assert!(watch.all_ended_within(STRICTLY_GONE), "{:?}", workspace.processes());
         for (client, server, key, id) in hanging {
             let outcome = CallOutcome::of(&client.wait(id, PATIENCE).unwrap().value);
