@@ -1,10 +1,11 @@
 //! Questions of servers: each reaches a client of the instance that asks, and nobody else.
 
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use metamcp_testkit::client::{Answerer, Reply};
 use metamcp_testkit::{Client, EventKind, Workspace, eventually};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::crowd::{
@@ -29,7 +30,7 @@ fn person(command: Command, name: &str, roots: &[&str]) -> Person {
     let answerer: Answerer = Box::new({
         let (asked, name) = (Arc::clone(&asked), name.to_owned());
         move |method, _| {
-            asked.lock().unwrap().push(method.to_owned());
+            asked.lock().push(method.to_owned());
             Reply::Result(match method {
                 "roots/list" => json!({"roots": roots, "by": name}),
                 _ => json!({"action": "accept", "content": {"name": name}}),
@@ -42,7 +43,7 @@ fn person(command: Command, name: &str, roots: &[&str]) -> Person {
 
 impl Person {
     fn asked(&self, method: &str) -> usize {
-        self.asked.lock().unwrap().iter().filter(|known| *known == method).count()
+        self.asked.lock().iter().filter(|known| *known == method).count()
     }
 }
 
