@@ -33,7 +33,7 @@ fn drain(workspace: &Workspace) -> PathBuf {
     line.pop();
     match Reply::parse(&line).unwrap() {
         Reply::Accepted(Accepted { address, .. }) => address.unwrap().into(),
-        refused => panic!("{refused:?}"),
+        Reply::Refused(refused) => panic!("{refused:?}"),
     }
 }
 

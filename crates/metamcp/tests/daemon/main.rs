@@ -4,6 +4,11 @@
 //! Tests: these.
 
 #![cfg(unix)]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests start, wait and measure for themselves"
+)]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in what it calls as well")]
 
 mod apart;
