@@ -257,9 +257,9 @@ pub(crate) fn variables() -> Option<Vec<(OsString, OsString)>> {
     served(|served| served.shell.variables.iter().map(own).collect())
 }
 
-/// One of its variables; the outer `None` for a command of this process.
-pub(crate) fn variable(name: &str) -> Option<Option<String>> {
-    served(|served| served.shell.variables.get(name).cloned())
+/// One of its variables; `own` has those of a command of this process.
+pub(crate) fn variable<T: From<String>>(name: &str, own: impl FnOnce() -> Option<T>) -> Option<T> {
+    served(|served| served.shell.variables.get(name).cloned().map(T::from)).unwrap_or_else(own)
 }
 
 /// Whether somebody could be asked: stdin is a terminal of this process.
@@ -292,11 +292,14 @@ pub(crate) fn is_quiet() -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::{Sender, channel};
+    use std::sync::mpsc::{SyncSender, sync_channel};
 
     use super::*;
 
-    fn shell(say: Sender<(Output, String)>) -> Shell {
+    /// More than a test writes.
+    const PIECES: usize = 64;
+
+    fn shell(say: SyncSender<(Output, String)>) -> Shell {
         let sink: Sink = Box::new(move |output, text| {
             say.send((output, text)).map_err(|_| io::ErrorKind::BrokenPipe.into())
         });
@@ -305,7 +308,7 @@ mod tests {
 
     #[test]
     fn what_is_written_arrives_in_its_order_and_in_whole_characters() {
-        let (say, heard) = channel();
+        let (say, heard) = sync_channel(PIECES);
         for_shell(shell(say), || {
             let (mut out, mut err) = (stdout(), stderr());
             write!(out, "one ").unwrap();
@@ -327,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_is_gone_is_a_closed_pipe() {
-        let (say, heard) = channel();
+        let (say, heard) = sync_channel(PIECES);
         drop(heard);
         for_shell(shell(say), || {
             let mut out = stdout();

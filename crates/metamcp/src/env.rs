@@ -13,16 +13,13 @@ use crate::console;
 /// The value of a variable. One that is not UTF-8 counts as unset: no setting and no file could name it.
 #[expect(clippy::disallowed_methods, reason = "this is the cure")]
 pub(crate) fn lookup(name: &str) -> Option<String> {
-    console::variable(name).unwrap_or_else(|| std::env::var(name).ok())
+    console::variable(name, || std::env::var(name).ok())
 }
 
 /// The same, without the UTF-8 requirement.
 #[expect(clippy::disallowed_methods, reason = "this is the cure")]
 pub(crate) fn lookup_os(name: &str) -> Option<OsString> {
-    match console::variable(name) {
-        Some(value) => value.map(OsString::from),
-        None => std::env::var_os(name),
-    }
+    console::variable(name, || std::env::var_os(name))
 }
 
 /// All variables with their values.

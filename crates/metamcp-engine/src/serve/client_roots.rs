@@ -11,6 +11,7 @@ use std::time::Duration;
 use metamcp_types::web::file_path;
 use metamcp_wire::object;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::Session;
 use crate::router::{Client as _, Seat, ServerRequest};
@@ -19,8 +20,9 @@ use crate::upstream::Reply;
 /// How long the client may take: it answers by itself, without a person.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// Asks once the client is initialized, and whenever its roots changed.
-pub(super) async fn follow(session: Arc<Session>, seat: Arc<Seat>) {
+/// Asks once the client is initialized, and whenever its roots changed. `knows` becomes true when it has answered for the
+/// first time, or will not.
+pub(super) async fn follow(session: Arc<Session>, seat: Arc<Seat>, knows: watch::Sender<bool>) {
     let mut steps = session.steps();
     if steps.wait_for(|steps| *steps > 0).await.is_err() {
         return;
@@ -38,6 +40,7 @@ pub(super) async fn follow(session: Arc<Session>, seat: Arc<Seat>) {
             let folder = seat.context().surroundings.folder.clone();
             seat.set_roots(digest(&result, folder.as_deref()));
         }
+        knows.send_replace(true);
         if steps.changed().await.is_err() {
             return;
         }

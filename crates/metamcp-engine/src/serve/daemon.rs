@@ -95,6 +95,8 @@ pub struct Daemon {
     is_draining: AtomicBool,
     /// Asked to end.
     stopping: watch::Sender<bool>,
+    /// Moves whenever a connection ended.
+    departures: watch::Sender<()>,
     /// Something ended: it may be time to go.
     changed: Notify,
     started: Moment,
@@ -160,6 +162,7 @@ impl Daemon {
             calls,
             is_draining: AtomicBool::new(false),
             stopping: watch::channel(false).0,
+            departures: watch::channel(()).0,
             changed: Notify::new(),
             started,
             busy_at: AtomicU64::new(0),
@@ -307,6 +310,7 @@ impl Drop for Ticket {
             context.left(daemon.now());
         }
         daemon.touch();
+        daemon.departures.send_replace(());
         daemon.changed.notify_one();
     }
 }

@@ -31,6 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -38,7 +39,7 @@ use metamcp_calls::shutdown::{self, Shutdown};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::{interval, sleep, timeout};
 
 use super::{DRAIN_LOOK, Ended, wind_up};
@@ -86,7 +87,9 @@ pub async fn serve(
     drain: Duration,
     mut stop: mpsc::Receiver<()>,
 ) -> Ended {
-    let shutdown = listen(gateway, listener, plan, drain, &mut stop, Ending::WithServers).await;
+    let stays = Notify::new();
+    let shutdown =
+        listen(gateway, listener, plan, drain, &mut stop, &stays, Ending::WithServers).await;
     wind_up(&gateway.machine, &mut stop, shutdown).await;
     Ended::Requested
 }
@@ -100,13 +103,15 @@ pub(super) enum Ending {
     SessionsOnly,
 }
 
-/// Serves clients until the first message on `stop`; then drains, and ends their sessions.
+/// Serves clients until the first message on `stop`; then drains, and ends their sessions. Once it has `moved`, another
+/// process listens there: nobody is refused here, and it is over when the last connection is.
 pub(super) async fn listen(
     gateway: &Gateway,
     listener: TcpListener,
     plan: Plan,
     drain: Duration,
     stop: &mut mpsc::Receiver<()>,
+    moved: &Notify,
     ending: Ending,
 ) -> Shutdown {
     let Plan { mut http_config, tls, keys, .. } = plan;
@@ -126,8 +131,12 @@ pub(super) async fn listen(
     let mut shutdown = Shutdown::new(drain);
     let now = || gateway.router.clock.now();
     // A client may reconnect and resume a stream that nobody reads now, so answers always have a recipient.
-    let looked =
-        || shutdown::Event::Looked { in_flight: handler.in_flight() > 0, can_answer: true };
+    let looked = || {
+        let is_connected = handler.has_moved() && room.available_permits() < most;
+        let in_flight = is_connected || handler.in_flight() > 0;
+        shutdown::Event::Looked { in_flight, can_answer: true }
+    };
+    let mut listener = Some(listener);
     // Ticks on its own: a steady stream of new connections must not delay the shutdown.
     let mut looks = interval(DRAIN_LOOK);
     while shutdown.phase() < shutdown::Phase::Ending {
@@ -135,16 +144,23 @@ pub(super) async fn listen(
         let event = tokio::select! {
             // Also while draining: a call in flight may wait for its client's response to a server request, which
             // arrives as a request of its own.
-            accepted = listener.accept() => {
+            accepted = next_connection(listener.as_ref()) => {
                 accept(accepted, &handler, tls.as_ref(), &room, &phase).await;
                 continue;
+            }
+            () = moved.notified(), if !handler.has_moved() => {
+                listener = None;
+                handler.move_away();
+                shutdown::Event::Signal
             }
             Some(()) = stop.recv() => shutdown::Event::Signal,
             _ = looks.tick(), if is_draining => looked(),
         };
         let begun = shutdown.hear(event, now());
         if !is_draining && matches!(begun, shutdown::Phase::Draining { .. }) {
-            handler.close();
+            if !handler.has_moved() {
+                handler.close();
+            }
             for session in handler.awake() {
                 session.stateless.end_subscriptions(&session.response_streams);
             }
@@ -174,6 +190,15 @@ pub(super) async fn listen(
     };
     gone.await;
     shutdown
+}
+
+async fn next_connection(
+    listener: Option<&TcpListener>,
+) -> io::Result<(TcpStream, std::net::SocketAddr)> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn sweeper(handler: Arc<Handler>, every: Duration) {
@@ -273,6 +298,9 @@ async fn serve_with_hyper<S>(
                 }
                 None => handler.answer(request, &connection_timer).await,
             };
+            if handler.has_moved() {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
             response.body_mut().leave_by(&pending_writes);
             Ok::<_, Infallible>(response)
         }

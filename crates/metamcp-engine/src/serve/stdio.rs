@@ -4,11 +4,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use metamcp_calls::shutdown::{Event, Phase, Shutdown};
 use metamcp_wire::frame::{Line, Lines};
+use metamcp_wire::glance::{Glance, glance};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -37,6 +39,10 @@ pub struct Options {
     pub line_limit: usize,
     /// How long calls in flight may take when it ends.
     pub drain: Duration,
+    /// Whether each of its lines has a newline: one without it is half a line, and may come whole another way.
+    pub ends_lines: bool,
+    /// Whether its roots are known, where they decide which servers it gets: its requests wait for that.
+    pub roots: Option<watch::Receiver<bool>>,
     /// Whether anybody could still read what is written.
     pub can_answer: Arc<dyn Fn() -> bool + Send + Sync>,
 }
@@ -99,7 +105,7 @@ impl Served {
         let now = || session.clock().now();
         let mut writer = self.writer.lock().take();
         let mut reading = pin!(async {
-            read(session, outbox, input, options.line_limit).await;
+            read(session, outbox, input, &options).await;
             session.input_ended();
             // A client that pipes a handshake in and closes its end still reads the response.
             drop(tokio::time::timeout(LAST_LISTS, session.answered_lists()).await);
@@ -167,15 +173,19 @@ async fn read<R: AsyncRead + Unpin>(
     session: &Session,
     outbox: &Outbox,
     mut input: R,
-    line_limit: usize,
+    options: &Options,
 ) {
-    let mut lines = Lines::new(line_limit);
+    let mut lines = Lines::new(options.line_limit);
     let mut read_budget = ReadBudget::default();
+    let mut held = Held { roots: options.roots.clone(), lines: Vec::new(), size: 0 };
     let mut ended = false;
     while !ended {
-        ended = !matches!(read_lines(&mut input, &mut lines).await, Ok(1..));
+        tokio::select! {
+            read = read_lines(&mut input, &mut lines) => ended = !matches!(read, Ok(1..)),
+            () = held.released(), if !held.lines.is_empty() => held.release(session),
+        }
         while let Some(line) = lines.next_line() {
-            take(session, line);
+            held.take(session, line);
             read_budget.heard().await;
         }
         if outbox.backlog() > READ_BACKLOG && !ended {
@@ -185,12 +195,62 @@ async fn read<R: AsyncRead + Unpin>(
                 () = end_of(&mut input, &mut lines) => ended = true,
             }
             while let Some(line) = lines.next_line() {
-                take(session, line);
+                held.take(session, line);
             }
         }
     }
-    if let Some(line) = lines.finish() {
+    held.release(session);
+    if let Some(line) = lines.finish().filter(|_| !options.ends_lines) {
         take(session, line);
+    }
+}
+
+/// Lines that wait, in order, until the client has said its roots: which servers it gets depends on them.
+struct Held {
+    roots: Option<watch::Receiver<bool>>,
+    lines: Vec<Line>,
+    size: usize,
+}
+
+impl Held {
+    fn take(&mut self, session: &Session, line: Line) {
+        let Line::Message(bytes) = &line else { return take(session, line) };
+        let waits = !self.lines.is_empty() || self.is_due(session);
+        // Its answers are what is waited for.
+        if !waits || matches!(glance(bytes), Glance::Response { .. }) {
+            return take(session, line);
+        }
+        self.size += bytes.len();
+        // The read buffer is used again.
+        self.lines.push(Line::Message(Bytes::copy_from_slice(bytes)));
+        if self.size > READ_AHEAD {
+            self.release(session);
+        }
+    }
+
+    fn is_due(&mut self, session: &Session) -> bool {
+        let Some(roots) = &self.roots else { return false };
+        if *roots.borrow() {
+            self.roots = None;
+            return false;
+        }
+        // Nobody is asked before the handshake is over.
+        *session.steps().borrow() > 0 && session.peer().is_some_and(|peer| peer.can("roots"))
+    }
+
+    async fn released(&mut self) {
+        if let Some(roots) = &mut self.roots {
+            // Whoever would have said it is gone: there is nothing to wait for.
+            drop(roots.wait_for(|is_known| *is_known).await);
+        }
+    }
+
+    fn release(&mut self, session: &Session) {
+        self.roots = None;
+        self.size = 0;
+        for line in std::mem::take(&mut self.lines) {
+            take(session, line);
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::exit::Exit;
 use crate::{ConfigRequest, progress, with_home};
 
 /// How long a daemon may take to finish its calls: longer than any sensible drainTimeoutMs.
-const STOP: Duration = Duration::from_secs(120);
+const STOP: Duration = Duration::from_mins(2);
 
 /// How often a log is looked at for more.
 const LOOK: Duration = Duration::from_millis(200);

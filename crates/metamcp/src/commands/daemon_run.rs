@@ -38,7 +38,7 @@ pub(crate) fn run(
     nix::unistd::setsid().ok();
     // It outlives the folder it was started in.
     std::env::set_current_dir("/").context("the root folder cannot be entered")?;
-    let settings = match own_settings(config_request)? {
+    let settings = match own_settings(config_request) {
         Ok(settings) => settings,
         Err(error) => return cannot_load(&error, false),
     };
@@ -75,14 +75,14 @@ pub(crate) fn run(
 
 /// The settings that hold for all clients together: those of the user's own file. A file that cannot be used must not keep
 /// clients away that have another one; whoever has this one is told what is wrong with it.
-fn own_settings(config_request: ConfigRequest) -> anyhow::Result<Result<Settings, LoadError>> {
+fn own_settings(config_request: ConfigRequest) -> Result<Settings, LoadError> {
     let root = Path::new("/");
     let loaded = config::load(crate::asked(config_request.flags.clone(), root));
     if let Ok(loaded) = loaded {
-        return Ok(Ok(loaded.config.settings));
+        return Ok(loaded.config.settings);
     }
     let home = config::home(&crate::asked(config_request.flags, root));
-    Ok(home.map(|home| Settings { home, ..Settings::default() }))
+    home.map(|home| Settings { home, ..Settings::default() })
 }
 
 /// This program, as the daemon needs it.

@@ -55,7 +55,10 @@ pub(crate) fn run(loaded: &Loaded, args: &GetArgs, out: &mut dyn Write) -> anyho
         told["deniedTools"] = json!(patterns(&server.tools.deny));
         told["sandboxed"] = json!(server.sandbox_policy.is_some());
         told["toolsKnown"] = json!(known);
-        told["running"] = json!(running);
+        // Only the daemon knows.
+        if let Some(running) = running {
+            told["running"] = json!(running);
+        }
         writeln!(out, "{told:#}")?;
         return Ok(Exit::Success);
     }

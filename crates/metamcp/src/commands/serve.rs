@@ -79,6 +79,8 @@ pub(crate) fn run(
                 let options = serve::stdio::Options {
                     line_limit: settings.limits.line_bytes,
                     drain: settings.timeouts.drain,
+                    ends_lines: false,
+                    roots: None,
                     can_answer: Arc::new(stream::has_reader),
                 };
                 match client {

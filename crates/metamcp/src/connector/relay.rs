@@ -54,6 +54,7 @@ pub(super) fn run(launcher: Launcher, found: Found, mode: Mode) -> Exit {
         signals,
         output: Output::open(),
         daemon: None,
+        is_deaf: false,
         gateway: None,
         up: Buffer::new(),
         written: 0,
@@ -80,6 +81,8 @@ struct Relay {
     output: Output,
     /// None while nobody needs one.
     daemon: Option<UnixStream>,
+    /// It reads no more: either it is gone, or it answers what it has and wants this client to come anew.
+    is_deaf: bool,
     /// The gateway of this process, once there is no daemon to be had.
     gateway: Option<JoinHandle<()>>,
     up: Buffer,
@@ -104,8 +107,9 @@ struct ClientGone;
 impl Relay {
     fn serve(&mut self) -> Exit {
         loop {
-            if self.push_up().is_err() {
-                self.lost();
+            // What it wrote before is read to its end.
+            if !self.is_deaf && self.push_up().is_err() {
+                self.is_deaf = true;
             }
             if self.push_down().is_err() {
                 return Exit::Success;
@@ -132,7 +136,7 @@ impl Relay {
             at_daemon |= PollFlags::POLLIN;
         }
         let has_lines = self.machine.is_live() && !self.up.lines().is_empty();
-        if has_lines || !self.to_daemon.is_empty() {
+        if !self.is_deaf && (has_lines || !self.to_daemon.is_empty()) {
             at_daemon |= PollFlags::POLLOUT;
         }
         let at_client =
@@ -403,6 +407,7 @@ impl Relay {
 
     fn lost(&mut self) {
         self.daemon = None;
+        self.is_deaf = false;
         // Half a line of it is worth nothing; half a line to it goes to the next one whole.
         self.down.clear();
         self.to_daemon.clear();
@@ -466,6 +471,7 @@ impl Relay {
             return self.finish(Exit::Failure);
         }
         self.daemon = Some(stream);
+        self.is_deaf = false;
         self.steady_at = Some(now() + STEADY);
         if is_alone {
             self.machine.connected_alone();

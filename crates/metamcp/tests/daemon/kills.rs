@@ -1,20 +1,23 @@
 //! kill -9 of daemons, connectors and servers under load: one verdict per request, nothing runs twice, nothing is left
-//! behind, and every client goes on. `METAMCP_KILLS` says how many, `METAMCP_SEED` repeats a run.
+//! behind, and every client goes on. `METAMCP_FULL=1` makes the promised thousand, `METAMCP_KILLS` any other number, and
+//! `METAMCP_SEED` repeats a run.
 
 mod load;
 
 use std::collections::HashSet;
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use metamcp_engine::runtime_folder::Places;
 use metamcp_testkit::census::{self, ExitWatch, Process};
 use metamcp_testkit::{
     CallOutcome, Client, EventKind, Workspace, chaos_server, eventually, programs,
 };
+use metamcp_wire::local::{Accepted, Reply};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -27,8 +30,8 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// However busy the machine is, a survivor after this long was not ended.
 const STRICTLY_GONE: Duration = Duration::from_secs(10);
 
-/// Kills of the usual run.
-const KILLS: usize = 40;
+/// Kills of the usual run, and those that are promised.
+const KILLS: (usize, usize) = (40, 1000);
 
 /// At most this many answers between two kills.
 const ANSWERS_BETWEEN_KILLS: usize = 80;
@@ -36,8 +39,7 @@ const ANSWERS_BETWEEN_KILLS: usize = 80;
 #[test]
 fn kills_at_random_moments_cost_calls_but_never_a_verdict() {
     let mut rng = SeededRng::of("kills");
-    let kills = std::env::var("METAMCP_KILLS").ok().and_then(|said| said.parse().ok());
-    let kills = kills.unwrap_or(KILLS);
+    let kills = kills();
     let load = load();
     let connectors = Connectors::of(&load.workspace);
     let began = Instant::now();
@@ -51,7 +53,11 @@ fn kills_at_random_moments_cost_calls_but_never_a_verdict() {
                 scope.spawn(move || load.sit(seat, connectors, &mut rng))
             })
             .collect();
-        for _ in 0..kills {
+        // Now and then there is nothing to kill at the moment.
+        for _ in 0..2 * kills {
+            if killed.iter().sum::<usize>() >= kills {
+                break;
+            }
             // Some come one right after the other.
             let most = *rng.pick(&[3, ANSWERS_BETWEEN_KILLS]);
             let due = load.answered.load(Ordering::Relaxed) + rng.below(most);
@@ -78,6 +84,7 @@ fn kills_at_random_moments_cost_calls_but_never_a_verdict() {
         load.tally()
     ));
     assert_faultless(&load.faults());
+    assert!(killed.iter().sum::<usize>() >= kills, "{killed:?}; the test shows little");
     assert_eq!(clients.len(), load.seats.len());
     let only = |process: &Process| process.command.contains(DAEMON);
     let one_daemon = || load.workspace.processes().iter().filter(|one| only(one)).count() == 1;
@@ -180,7 +187,7 @@ fn a_killed_daemon_takes_every_server_along_and_calls_in_flight_have_one_verdict
         // Four servers, and a child of each.
         assert!(servers.len() >= 8, "{servers:?}");
         let watch = ExitWatch::over(&servers);
-        census::kill_all(&[daemon.clone()]);
+        census::kill_all(std::slice::from_ref(daemon));
         assert!(watch.all_ended_within(STRICTLY_GONE), "{:?}", workspace.processes());
         for (client, server, key, id) in hanging {
             let outcome = CallOutcome::of(&client.wait(id, PATIENCE).unwrap().value);
@@ -236,9 +243,56 @@ fn a_daemon_outlives_the_connector_that_started_it_and_never_heard_that_it_is_re
     daemon.wait().unwrap();
 }
 
+#[test]
+fn what_a_daemon_said_before_it_died_is_heard_to_the_end() {
+    /// More than a connector reads at once, less than a socket holds.
+    const LENGTH: usize = 100_000;
+    let mut workspace = Workspace::new().unwrap();
+    workspace.with_daemon();
+    let run = workspace.runtime_folder().display().to_string();
+    let places = Places::find_in(&workspace.home().join(".metamcp"), Some(&run)).unwrap();
+    let held = places.hold().unwrap().unwrap();
+    let listener = places.bind(&held).unwrap();
+    let client = Client::start(Connectors::of(&workspace).command(&workspace.project())).unwrap();
+    let mut stream = listener.accept().unwrap().0;
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+    let mut hear = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
+    hear();
+    let accepted = Accepted { version: env!("CARGO_PKG_VERSION").into(), ..Accepted::default() };
+    stream.write_all(&Reply::Accepted(accepted).to_line()).unwrap();
+    let mut answer = |id: &Value, result: Value| {
+        writeln!(stream, "{}", json!({"jsonrpc": "2.0", "id": id, "result": result})).unwrap();
+    };
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let handshake = client.request("initialize", &params).unwrap();
+    answer(&hear()["id"], json!({"protocolVersion": "2025-11-25", "capabilities": {}}));
+    client.wait(handshake, PATIENCE).unwrap();
+    let call = client.call_tool("effect", &json!({})).unwrap();
+    let asked = hear();
+    // While it stands still the daemon answers and dies, and the client says something that it cannot be told any more.
+    let connector = Process { pid: client.pid(), parent: 0, state: 'S', command: String::new() };
+    assert!(census::freeze(&connector));
+    answer(&asked["id"], json!({"content": [{"type": "text", "text": "x".repeat(LENGTH)}]}));
+    let ping = client.request("ping", &json!({})).unwrap();
+    drop((lines, stream, listener, held));
+    client.signal(Signal::SIGCONT).unwrap();
+    let told = client.wait(call, PATIENCE).unwrap();
+    assert_eq!(told.text().map(str::len), Some(LENGTH), "{}", CallOutcome::of(&told.value));
+    assert!(client.wait(ping, PATIENCE).unwrap().result().is_some());
+    assert_eq!(client.violations(), Vec::<String>::new());
+}
+
 /// What a daemon's command line contains, and that of the process between it and a server.
 const DAEMON: &str = " daemon run ";
 const KEEPER: &str = "metamcp-shim";
+
+/// How many are asked for.
+fn kills() -> usize {
+    let said = |name: &str| std::env::var(name).ok().filter(|said| said != "0");
+    let is_long = said("METAMCP_FULL").or_else(|| said("METAMCP_NIGHTLY")).is_some();
+    let number = said("METAMCP_KILLS").and_then(|said| said.parse().ok());
+    number.unwrap_or(if is_long { KILLS.1 } else { KILLS.0 })
+}
 
 /// Six clients in two folders, over servers of every scope.
 fn load() -> Load {
@@ -277,6 +331,7 @@ fn kill_daemon(load: &Load, rng: &mut SeededRng) -> bool {
     let servers = census::descendants(daemon.pid);
     let watch = ExitWatch::over(&servers);
     let pid = daemon.pid;
+    load.daemons.fetch_add(1, Ordering::Relaxed);
     census::kill_all(&[daemon]);
     if rng.below(3) == 0 {
         // The next one too, before it is ready: as often as not it has no lock and no socket yet.
@@ -286,6 +341,7 @@ fn kill_daemon(load: &Load, rng: &mut SeededRng) -> bool {
             starting = next();
             starting.is_some()
         });
+        load.daemons.fetch_add(starting.iter().len(), Ordering::Relaxed);
         census::kill_all(starting.as_slice());
     }
     if !watch.all_ended_within(STRICTLY_GONE) {
@@ -306,7 +362,7 @@ fn kill_daemon(load: &Load, rng: &mut SeededRng) -> bool {
 /// A connector: what only its client used ends with it.
 fn kill_connector(load: &Load, rng: &mut SeededRng) -> bool {
     let seat = rng.pick(&load.seats);
-    let mut life = seat.life.lock().unwrap();
+    let mut life = seat.life.lock();
     let Some(victim) = life.take() else { return false };
     let own = load.own_processes(&victim.name);
     let watch = ExitWatch::over(&own);

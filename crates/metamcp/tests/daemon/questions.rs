@@ -1,10 +1,11 @@
 //! Questions of servers: each reaches a client of the instance that asks, and nobody else.
 
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use metamcp_testkit::client::{Answerer, Reply};
 use metamcp_testkit::{Client, EventKind, Workspace, eventually};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::crowd::{
@@ -29,7 +30,7 @@ fn person(command: Command, name: &str, roots: &[&str]) -> Person {
     let answerer: Answerer = Box::new({
         let (asked, name) = (Arc::clone(&asked), name.to_owned());
         move |method, _| {
-            asked.lock().unwrap().push(method.to_owned());
+            asked.lock().push(method.to_owned());
             Reply::Result(match method {
                 "roots/list" => json!({"roots": roots, "by": name}),
                 _ => json!({"action": "accept", "content": {"name": name}}),
@@ -42,7 +43,7 @@ fn person(command: Command, name: &str, roots: &[&str]) -> Person {
 
 impl Person {
     fn asked(&self, method: &str) -> usize {
-        self.asked.lock().unwrap().iter().filter(|known| *known == method).count()
+        self.asked.lock().iter().filter(|known| *known == method).count()
     }
 }
 
@@ -180,7 +181,6 @@ fn clients_with_different_roots_do_not_share_a_project() {
         person(command(&workspace), "both", &["file:///left", "file:///right"]),
         person(command(&workspace), "both again", &["file:///right", "file:///left"]),
     ];
-    // At once after the handshake, when the client may not have said its roots yet.
     for one in &people {
         told(&one.client, "kept", "remember", &json!({"key": one.name}));
     }
@@ -195,4 +195,37 @@ fn clients_with_different_roots_do_not_share_a_project() {
         ["left again", "right", "left again", "none", "none", "both again", "both again"]
     );
     assert_eq!(starts(&workspace, "kept"), 4);
+}
+
+/// A client that calls in the same breath as its handshake has not said its roots yet, and gets no other's project.
+#[test]
+fn a_call_right_after_the_handshake_waits_for_the_roots() {
+    let workspace = with("project");
+    let usual = person(command(&workspace), "usual", &[]);
+    let folder = process(&usual.client, "kept");
+    for (name, roots) in [("left", "file:///left"), ("right", "file:///right")] {
+        let answerer: Answerer =
+            Box::new(move |_, _| Reply::Result(json!({"roots": [{"uri": roots}]})));
+        let client = Client::start_answering(command(&workspace), answerer).unwrap();
+        let hello = json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": able(),
+            "clientInfo": {"name": name, "version": "1"},
+        });
+        let call = json!({"server": "kept", "tool": "remember", "args": {"key": name}});
+        let lines = [
+            json!({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": hello}),
+            json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+            json!({"jsonrpc": "2.0", "id": "call", "method": "tools/call", "params": {"name": "mcp_call", "arguments": call}}),
+        ];
+        client.expect("\"hello\"");
+        client.expect("\"call\"");
+        let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        client.send_bytes(lines.as_bytes()).unwrap();
+        let first = structure(&client.wait_as("\"call\"", 0, HUNG).unwrap().value);
+        assert_ne!(first["process"], folder, "{name}");
+        assert_eq!(first["before"], "", "{name}");
+        assert_eq!(told(&client, "kept", "recall", &json!({}))["kept"], name);
+    }
+    assert_eq!(starts(&workspace, "kept"), 3);
 }

@@ -22,7 +22,7 @@ fn inspect(world: &World, server: &Start, method: &[&str]) -> Value {
     parsed("Inspector", &output)["result"].take()
 }
 
-fn call(world: &World, server: &Start, tool: &str, arguments: &Value) -> Value {
+pub(crate) fn call(world: &World, server: &Start, tool: &str, arguments: &Value) -> Value {
     let arguments = arguments.to_string();
     inspect(
         world,

@@ -35,4 +35,5 @@ mod remote;
 mod scripts;
 mod sdks;
 mod servers;
+mod together;
 mod world;

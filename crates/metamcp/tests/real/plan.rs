@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -142,7 +143,10 @@ impl Plan {
             "answers": self.answers,
             "steps": self.steps,
         });
-        let file = world.path().join("plan.json");
+        // Several may run at once.
+        static PLANS: AtomicUsize = AtomicUsize::new(0);
+        let number = PLANS.fetch_add(1, Ordering::Relaxed);
+        let file = world.path().join(format!("plan-{number}.json"));
         fs::write(&file, plan.to_string()).unwrap();
         let (command, script) = client.script(world);
         let start =

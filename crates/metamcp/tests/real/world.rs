@@ -18,6 +18,7 @@ const LINGERING: Duration = Duration::from_secs(10);
 pub(crate) struct World {
     folder: TempDir,
     pub(crate) installed: Installed,
+    has_daemon: bool,
 }
 
 /// Which of two identical but separate copies of the stateful servers to use.
@@ -29,7 +30,8 @@ pub(crate) enum Side {
 
 impl World {
     pub(crate) fn new() -> World {
-        let world = World { folder: tempfile::tempdir().unwrap(), installed: Installed::find() };
+        let folder = tempfile::tempdir().unwrap();
+        let world = World { folder, installed: Installed::find(), has_daemon: false };
         fs::create_dir(world.home()).unwrap();
         fs::create_dir_all(world.files().join("sub")).unwrap();
         fs::write(world.files().join("hello.txt"), "Grüße\nsecond line\n").unwrap();
@@ -37,6 +39,11 @@ impl World {
         world.make_repository();
         fs::write(world.config(), serde_json::to_vec_pretty(&world.servers()).unwrap()).unwrap();
         world
+    }
+
+    /// The same, whose clients share a daemon of their own.
+    pub(crate) fn with_daemon() -> World {
+        World { has_daemon: true, ..World::new() }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -80,8 +87,16 @@ impl World {
 
     pub(crate) fn environment(&self) -> Vec<(String, String)> {
         let path = std::env::var("PATH").expect("a machine with a PATH");
-        let said = [("PATH", path), ("HOME", text(&self.home())), (DAEMON.0, DAEMON.1.to_owned())];
-        said.map(|(name, value)| (name.to_owned(), value)).into()
+        let mut said = vec![("PATH", path), ("HOME", text(&self.home()))];
+        if self.has_daemon {
+            said.push((DAEMON.0, "require".to_owned()));
+            said.push(("METAMCP_RUNTIME_DIR", text(&self.path().join("run"))));
+            // One that nobody ends is soon gone.
+            said.push(("METAMCP_DAEMON_IDLE_EXIT", "60s".to_owned()));
+        } else {
+            said.push((DAEMON.0, DAEMON.1.to_owned()));
+        }
+        said.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
     /// Waits until every process of this world has exited, and names those that have not.
@@ -91,7 +106,7 @@ impl World {
     }
 
     /// The processes that still have this world's home in their environment; Linux only.
-    fn processes(&self) -> Vec<String> {
+    pub(crate) fn processes(&self) -> Vec<String> {
         let home = format!("HOME={}", text(&self.home()));
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {

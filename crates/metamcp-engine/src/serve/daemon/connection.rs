@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,11 @@ use metamcp_wire::local::{
     Accepted, Code, CommandLine, HELLO_TIMEOUT, Hello, Kind, LocalError, MAX_HELLO, Refusal, Reply,
 };
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{Shutdown, shutdown};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 
 use super::contexts::OpenContext;
 use super::{
@@ -129,7 +130,6 @@ async fn read_hello(stream: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
 
 fn peek(stream: &UnixStream, buffer: &mut [u8]) -> io::Result<usize> {
     use nix::sys::socket::{MsgFlags, recv};
-    use std::os::fd::AsRawFd as _;
     Ok(recv(stream.as_raw_fd(), buffer, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT)?)
 }
 
@@ -216,10 +216,14 @@ async fn session(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStream) {
         return;
     }
     let Ok(watched) = stream.as_fd().try_clone_to_owned() else { return };
+    let Ok(closable) = stream.as_fd().try_clone_to_owned() else { return };
     let settings = &loaded.config.settings;
+    let (knows, known) = watch::channel(false);
     let options = Options {
         line_limit: settings.limits.line_bytes,
         drain: settings.timeouts.drain,
+        ends_lines: true,
+        roots: Some(known),
         can_answer: Arc::new(move || has_reader(&watched)),
     };
     let view = gateway.session_view_of(number);
@@ -231,9 +235,14 @@ async fn session(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStream) {
         let (mut stopping, connected) =
             (daemon.stopping.subscribe(), Arc::clone(&ticket.connected));
         async move {
-            tokio::select! {
-                _ = stopping.wait_for(|stops| *stops) => {}
-                () = connected.leave.notified() => {}
+            let is_sent_away = tokio::select! {
+                _ = stopping.wait_for(|stops| *stops) => false,
+                () = connected.leave.notified() => true,
+            };
+            if is_sent_away {
+                // What it wrote until now is read and answered; the next line it keeps for whoever serves it then.
+                let _closed_already = shutdown(closable.as_raw_fd(), Shutdown::Read);
+                drop(stopping.wait_for(|stops| *stops).await);
             }
             let _ended_by_itself = tell.send(()).await;
             // A second word would not wait for calls in flight.
@@ -244,7 +253,7 @@ async fn session(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStream) {
     *ticket.connected.client.lock() = Some(Arc::downgrade(&served.session));
     let roots = task::spawn(
         "client roots",
-        client_roots::follow(Arc::clone(&served.session), Arc::clone(&seat)),
+        client_roots::follow(Arc::clone(&served.session), Arc::clone(&seat), knows),
     );
     served.until_over(input, options, &mut stop).await;
     told.abort();

@@ -12,7 +12,7 @@ use metamcp_types::moment::Moment;
 use metamcp_wire::local::Refusal;
 use parking_lot::Mutex;
 
-use super::{ClientContext, Daemon};
+use super::{ClientContext, Connected, Daemon};
 use crate::config::{LoadError, Loaded};
 use crate::env::{Surroundings, Variables};
 use crate::gateway::Gateway;
@@ -197,7 +197,7 @@ impl Daemon {
                     let pass = daemon.machine.router.pass_env();
                     *context.environment.lock() = environment_of(&loaded.config, pass, &variables);
                     *context.loaded.lock() = Arc::new(loaded.clone());
-                    daemon.send_away_strangers(&context);
+                    daemon.send_away_strangers(&context, loaded.config.settings.timeouts.drain);
                 }
                 Ok(loaded)
             }
@@ -212,13 +212,26 @@ impl Daemon {
     }
 
     /// A configuration that was read again may refer to variables it did not refer to before. Sessions that have other
-    /// values there have no place in this context any more: they come back, and get one of their own.
-    fn send_away_strangers(&self, context: &Arc<OpenContext>) {
-        for connected in self.connections.lock().iter() {
+    /// values there have no place in this context any more: they come back, and get one of their own. Waits until they
+    /// left, since none of their calls may reach a server that was started with another's values.
+    fn send_away_strangers(&self, context: &Arc<OpenContext>, drain: Duration) {
+        let is_stranger = |connected: &&Arc<Connected>| {
             let is_here = connected.context.as_ref().is_some_and(|one| Arc::ptr_eq(one, context));
-            if is_here && !context.fits_variables(&connected.variables) {
-                connected.leave.notify_one();
-            }
+            is_here && !context.fits_variables(&connected.variables)
+        };
+        let mut departures = self.departures.subscribe();
+        let mut are_any = false;
+        for connected in self.connections.lock().iter().filter(is_stranger) {
+            connected.leave.notify_one();
+            are_any = true;
+        }
+        if are_any {
+            let left = departures
+                .wait_for(|()| !self.connections.lock().iter().any(|one| is_stranger(&one)));
+            let limit = drain + Duration::from_secs(1);
+            // This runs where blocking is allowed, as reading files is. After the limit they are gone in any case.
+            let waited = async { drop(tokio::time::timeout(limit, left).await) };
+            tokio::runtime::Handle::current().block_on(waited);
         }
     }
 }

@@ -16,7 +16,7 @@ use rustix::net::{
 };
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, UnixStream};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::connection::{accept, accepted, admitted, client_of, refuse};
 use super::{Daemon, VERSION, number};
@@ -37,8 +37,8 @@ pub(super) struct Listener {
     flags: Vec<String>,
     /// Where it listens, once it was taken over.
     port: Option<u16>,
-    /// Ends its service here.
-    stop: Option<mpsc::Sender<()>>,
+    /// Says that another daemon has it now.
+    moved: Arc<Notify>,
 }
 
 /// Listens for clients until the connection ends.
@@ -68,13 +68,15 @@ pub(super) async fn serve(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStr
         }
     };
     let (tell, mut stop) = mpsc::channel(4);
+    let moved = Arc::new(Notify::new());
+    let has_moved = Arc::new(Notify::new());
     *ticket.connected.listener.lock() = Some(Listener {
         socket,
         address: address.clone(),
         folder: hello.folder.clone(),
         flags: hello.flags.clone(),
         port: None,
-        stop: Some(tell.clone()),
+        moved: Arc::clone(&moved),
     });
     if !accept(&mut stream, Accepted { remarks, address: Some(address), ..accepted() }).await {
         return;
@@ -82,13 +84,21 @@ pub(super) async fn serve(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStr
     let told = task::spawn("end of a listener", {
         let mut stopping = daemon.stopping.subscribe();
         let connected = Arc::clone(&ticket.connected);
+        let (moved, has_moved) = (Arc::clone(&moved), Arc::clone(&has_moved));
         async move {
             let mut ignored = [0; 64];
             let gone = async { while matches!(stream.read(&mut ignored).await, Ok(1..)) {} };
-            tokio::select! {
-                () = gone => {}
-                _ = stopping.wait_for(|stops| *stops) => {}
-                () = connected.leave.notified() => {}
+            let moves = tokio::select! {
+                () = gone => false,
+                _ = stopping.wait_for(|stops| *stops) => false,
+                () = connected.leave.notified() => false,
+                () = moved.notified() => true,
+            };
+            if moves {
+                has_moved.notify_one();
+                // Its connector goes to the daemon that has the listener now, while requests here are answered.
+                drop(stream);
+                drop(stopping.wait_for(|stops| *stops).await);
             }
             let _ended_by_itself = tell.send(()).await;
             // The connection ends with the service, so that its end can be waited for.
@@ -97,7 +107,8 @@ pub(super) async fn serve(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStr
     });
     let drain = loaded.config.settings.timeouts.drain;
     let gateway = Arc::clone(&context.gateway);
-    http::listen(&gateway, listener, plan, drain, &mut stop, Ending::SessionsOnly).await;
+    let ending = Ending::SessionsOnly;
+    http::listen(&gateway, listener, plan, drain, &mut stop, &has_moved, ending).await;
     ticket.connected.listener.lock().take();
     told.abort();
     drop(ticket);
@@ -116,7 +127,7 @@ pub(super) async fn hand_over(daemon: &Arc<Daemon>, mut stream: UnixStream) {
     if !accept(&mut stream, Accepted { follow, ..accepted() }).await {
         return;
     }
-    let stops: Vec<_> = given.iter().filter_map(|one| one.stop.clone()).collect();
+    let moved: Vec<_> = given.iter().map(|one| Arc::clone(&one.moved)).collect();
     let sent = match stream.into_std() {
         Ok(stream) => tokio::task::spawn_blocking(move || send(&stream, &given)).await,
         Err(error) => Ok(Err(error)),
@@ -124,8 +135,8 @@ pub(super) async fn hand_over(daemon: &Arc<Daemon>, mut stream: UnixStream) {
     if let Ok(Err(error)) = sent {
         tracing::warn!("the HTTP listeners could not be handed over: {error}");
     }
-    for stop in stops {
-        let _ended_by_itself = stop.send(()).await;
+    for moved in moved {
+        moved.notify_one();
     }
 }
 
@@ -171,7 +182,7 @@ fn receive(mut stream: &StdStream) -> io::Result<Listener> {
     let listener = std::net::TcpListener::from(socket);
     let port = listener.local_addr().ok().map(|bound| bound.port());
     let (socket, address) = (OwnedFd::from(listener), String::new());
-    Ok(Listener { socket, address, folder, flags, port, stop: None })
+    Ok(Listener { socket, address, folder, flags, port, moved: Arc::default() })
 }
 
 impl Daemon {

@@ -114,7 +114,8 @@ where
             return Some(buffer.hand_over(Some(response), deadline));
         }
         buffer.consume(head + length);
-        let closes = writer.compose(&response, draining.load(Ordering::Relaxed));
+        let is_last = draining.load(Ordering::Relaxed) || handler.has_moved();
+        let closes = writer.compose(&response, is_last);
         let document = response.body_mut().take().unwrap_or_default();
         // Dropping the response ends its count as in flight, so it is held until it is written.
         let written = write(stream, &mut writer.bytes, document).await;

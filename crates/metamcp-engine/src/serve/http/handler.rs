@@ -91,6 +91,7 @@ pub struct Handler {
     in_flight: Arc<InFlight>,
     bodies: Bodies,
     closing: AtomicBool,
+    moved: AtomicBool,
     pub(super) me: Weak<Handler>,
 }
 
@@ -128,6 +129,7 @@ impl Handler {
             suspended_calls: SuspendedCalls::new(),
             in_flight: Arc::default(),
             closing: AtomicBool::new(false),
+            moved: AtomicBool::new(false),
             me: me.clone(),
         })
     }
@@ -247,6 +249,15 @@ impl Handler {
     /// Takes no new requests; responses to server requests are still taken.
     pub fn close(&self) {
         self.closing.store(true, Ordering::Release);
+    }
+
+    /// New connections reach another process from now on: those there are have their next request answered, and end.
+    pub fn move_away(&self) {
+        self.moved.store(true, Ordering::Release);
+    }
+
+    pub(super) fn has_moved(&self) -> bool {
+        self.moved.load(Ordering::Acquire)
     }
 
     /// Requests without a response, or with one that is not written yet.
