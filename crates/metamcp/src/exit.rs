@@ -34,7 +34,7 @@ impl Exit {
         (Exit::Config, "no config file, or one that cannot be used"),
         (
             Exit::Unavailable,
-            "the server or a required daemon could not be reached, or the outcome of the call is not known",
+            "server or daemon could not be reached, or the call's outcome is not known",
         ),
         (Exit::ToolError, "the tool answered with an error, or the script ended with one"),
     ];
