@@ -256,14 +256,19 @@ impl Daemon {
         Ok(socket)
     }
 
-    async fn end(self: &Arc<Self>, mut stop: mpsc::Receiver<()>) {
+    /// Takes nobody any more, and tells every session that it ends. The name first: a connector that finds its session
+    /// ended knows by it that nobody died, and who comes now starts another daemon instead of being turned away.
+    fn begin_end(&self) {
         self.is_draining.store(true, Ordering::Relaxed);
-        self.stopping.send_replace(true);
-        // The name first: who comes now starts another daemon instead of being turned away.
         match self.held.lock().take() {
             Some(held) => self.places.remove_socket(&held),
             None => drop(std::fs::remove_file(self.places.old_socket(std::process::id()))),
         }
+        self.stopping.send_replace(true);
+    }
+
+    async fn end(self: &Arc<Self>, mut stop: mpsc::Receiver<()>) {
+        self.begin_end();
         let mut shutdown = Shutdown::new(self.settings.timeouts.drain);
         shutdown.hear(Event::Signal, self.now());
         let limit = self.settings.timeouts.drain + Duration::from_secs(1);

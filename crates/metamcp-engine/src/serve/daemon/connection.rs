@@ -291,7 +291,7 @@ async fn command(daemon: Arc<Daemon>, hello: Hello, line: CommandLine, mut strea
 /// Answers, and keeps the connection until the process ends, so that its end can be waited for.
 async fn stop(daemon: &Arc<Daemon>, mut stream: UnixStream) {
     accept(&mut stream, accepted()).await;
-    daemon.stopping.send_replace(true);
+    daemon.begin_end();
     let mut ignored = [0; 64];
     while matches!(stream.read(&mut ignored).await, Ok(1..)) {}
 }
