@@ -62,11 +62,6 @@ impl Variables {
         Variables { all: self.all.clone(), asked: Some(Arc::clone(asked)) }
     }
 
-    /// Whether they are not this process's own.
-    pub fn are_of_a_client(&self) -> bool {
-        self.all.is_some()
-    }
-
     /// The value of a variable; one that is not UTF-8 counts as not set.
     pub fn get(&self, name: &str) -> Option<String> {
         let value = match &self.all {

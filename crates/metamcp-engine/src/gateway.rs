@@ -27,7 +27,7 @@ use crate::env::Surroundings;
 use crate::observe::{EventLog, Identity, Observer, Redactions, Subscriber};
 use crate::provision::{self, Pinned, Provisioner};
 use crate::results::{self, Results};
-use crate::router::{Context, Router, SeatEnd, Servers, Timing};
+use crate::router::{Context, Router, Servers, Timing};
 use crate::shapes::Shapes;
 use crate::surface::execute::CodeMode;
 use crate::surface::{Options, Parts, Scope, Surface, View, semantic};
@@ -274,7 +274,7 @@ impl Gateway {
         let tool_surface = settings.surface;
         let view = View {
             surface,
-            seat: context.seat(Identity::owner().session, SeatEnd::WithSession),
+            seat: context.seat(Identity::owner().session),
             tool_surface,
             scope,
             audience,
@@ -298,7 +298,7 @@ impl Gateway {
 
     /// The same, for a session that has its number already.
     pub fn session_view_of(&self, session: u64) -> View {
-        self.view.seated(self.context.seat(session, SeatEnd::WithSession))
+        self.view.seated(self.context.seat(session))
     }
 
     /// The same gateway for a command of a shell, which has no later call to fetch the rest of a result with.

@@ -51,7 +51,7 @@ use crate::upstream::launch::Launcher;
 
 pub use call_progress::{CallProgress, Silent};
 pub use caller::{Caller, Client, Responder};
-pub use context::{Context, Seat, SeatEnd};
+pub use context::{Context, Seat};
 pub use error::{CallError, CallErrorKind};
 pub use message::{Input, Verbatim};
 pub use relay::{Level, ServerRequest};

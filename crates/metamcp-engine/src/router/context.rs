@@ -173,14 +173,13 @@ impl Context {
     }
 
     /// A place for one session.
-    pub fn seat(self: &Arc<Self>, session: u64, ends: SeatEnd) -> Arc<Seat> {
+    pub fn seat(self: &Arc<Self>, session: u64) -> Arc<Seat> {
         Arc::new(Seat {
             context: Arc::clone(self),
             session,
             roots: Mutex::default(),
             taken: Mutex::default(),
             draining: AtomicBool::new(false),
-            ends,
         })
     }
 }
@@ -195,15 +194,6 @@ impl Drop for Context {
     }
 }
 
-/// What becomes of a session's own instances when its seat is given up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SeatEnd {
-    /// They end.
-    WithSession,
-    /// They stay until they were idle for long enough: the session rests, or there was none.
-    Stay,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub struct Seat {
@@ -215,7 +205,6 @@ pub struct Seat {
     taken: Mutex<Taken>,
     /// No new calls: the session is ending.
     draining: AtomicBool,
-    ends: SeatEnd,
 }
 
 #[derive(Debug, Default)]
@@ -306,8 +295,6 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        if self.ends == SeatEnd::WithSession {
-            self.give_up();
-        }
+        self.give_up();
     }
 }

@@ -158,7 +158,20 @@ fn send(mut stream: &StdStream, given: &[Listener]) -> io::Result<()> {
     Ok(())
 }
 
-fn receive(mut stream: &StdStream) -> io::Result<Listener> {
+/// One line, byte by byte: the socket that follows it must not be read past.
+fn read_line(mut stream: &StdStream) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    loop {
+        let mut next = [0];
+        stream.read_exact(&mut next)?;
+        if next[0] == b'\n' || line.len() > MAX_HELLO {
+            return Ok(line);
+        }
+        line.push(next[0]);
+    }
+}
+
+fn receive(stream: &StdStream) -> io::Result<Listener> {
     let mut byte = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut attached = RecvAncillaryBuffer::new(&mut space);
@@ -168,15 +181,7 @@ fn receive(mut stream: &StdStream) -> io::Result<Listener> {
         _ => None,
     });
     let socket = socket.ok_or_else(|| io::Error::other("no socket came"))?;
-    let mut line = Vec::new();
-    loop {
-        let mut next = [0];
-        stream.read_exact(&mut next)?;
-        if next[0] == b'\n' || line.len() > MAX_HELLO {
-            break;
-        }
-        line.push(next[0]);
-    }
+    let line = read_line(stream)?;
     let hello = Hello::parse(&line).map_err(io::Error::other)?;
     let Hello { folder, flags, .. } = hello;
     let listener = std::net::TcpListener::from(socket);
@@ -201,15 +206,7 @@ impl Daemon {
         stream.set_write_timeout(Some(HAND_OVER))?;
         let hello = Hello::plain(VERSION, Kind::Listeners, std::process::id());
         stream.write_all(&hello.to_line())?;
-        let mut line = Vec::new();
-        loop {
-            let mut next = [0];
-            stream.read_exact(&mut next)?;
-            if next[0] == b'\n' || line.len() > MAX_HELLO {
-                break;
-            }
-            line.push(next[0]);
-        }
+        let line = read_line(&stream)?;
         let follow = match Reply::parse(&line).map_err(io::Error::other)? {
             Reply::Accepted(accepted) => accepted.follow.min(MOST),
             Reply::Refused(refusal) => return Err(io::Error::other(refusal.error)),

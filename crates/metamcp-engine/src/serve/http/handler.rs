@@ -35,7 +35,7 @@ use super::stateless::not_here;
 use super::stream::{First, KEEP_ALIVE, Reader, from_event_id};
 use crate::clock;
 use crate::observe::Identity;
-use crate::router::{Router, Seat, SeatEnd};
+use crate::router::{Router, Seat};
 use crate::serve::Session;
 use crate::serve::response_streams::{IdInUse, RequestStreams, ResponseMode, ResponseStreams};
 use crate::serve::stateless::SuspendedCalls;
@@ -231,7 +231,7 @@ impl Handler {
 
     /// The same for a session of its own.
     pub(super) fn session_view(&self, owner: Owner) -> View {
-        let seat = self.view.context().seat(Identity::owner().session, SeatEnd::WithSession);
+        let seat = self.view.context().seat(Identity::owner().session);
         self.view(owner).seated(seat)
     }
 
@@ -242,7 +242,7 @@ impl Handler {
             seats.retain(|_, seat| Arc::strong_count(seat) > 1);
         }
         let context = self.view.context();
-        let seat = || context.seat(Identity::owner().session, SeatEnd::WithSession);
+        let seat = || context.seat(Identity::owner().session);
         Arc::clone(seats.entry(principal).or_insert_with(seat))
     }
 
