@@ -163,3 +163,26 @@ fn a_listener_moves_without_refusing_anybody() {
     let status = crate::crowd::status(&workspace);
     assert_eq!(status["listeners"], json!([format!("http://{}/mcp", listening.address)]));
 }
+
+#[test]
+fn what_is_no_hello_is_refused_in_words_and_service_goes_on() {
+    let workspace = with();
+    let client = join(command(&workspace));
+    let run = workspace.runtime_folder().display().to_string();
+    let places = Places::find_in(&home(&workspace), Some(&run)).unwrap();
+    for bytes in [
+        &b"GET / HTTP/1.1\r\n"[..],
+        b"\0\xff\xfe\n",
+        b"{}\n",
+        b"{\"metamcp\":2,\"version\":\"9\",\"kind\":\"session\"}\n",
+        b"{\"metamcp\":1,\"version\":\"9\",\"kind\":\"session\",\"pid\":1,\"folder\":\"not/absolute\"}\n",
+    ] {
+        let mut stream = places.connect().unwrap();
+        stream.write_all(bytes).unwrap();
+        let mut line = Vec::new();
+        BufReader::new(stream).read_until(b'\n', &mut line).unwrap();
+        let reply = Reply::parse(line.trim_ascii_end()).unwrap();
+        assert!(matches!(reply, Reply::Refused(_)), "{reply:?}");
+    }
+    assert!(client.ask("tools/list", &json!({}), HUNG).unwrap().result().is_some());
+}
