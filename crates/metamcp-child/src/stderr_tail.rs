@@ -69,6 +69,30 @@ impl StderrTail {
         lines
     }
 
+    /// The lines after the first `after` bytes, the last `most` of them: sanitized, oldest first. With them how many bytes
+    /// that makes, to go on after, and whether some are missing because they were dropped. The last line counts once it
+    /// has its end, or `is_over`.
+    pub fn lines_after(&self, after: u64, most: usize, is_over: bool) -> (Vec<String>, u64, bool) {
+        let ring = self.ring();
+        let total = self.total();
+        let oldest = total - ring.len() as u64;
+        let from = usize::try_from(after.clamp(oldest, total) - oldest).unwrap_or(usize::MAX);
+        let (older, newer) = ring.as_slices();
+        let mut bytes = [older, newer].concat();
+        drop(ring);
+        bytes.drain(..from.min(bytes.len()));
+        if !is_over {
+            let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            bytes.truncate(end);
+        }
+        let read = after.max(oldest).min(total) + bytes.len() as u64;
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<String> =
+            text.split(['\n', '\r']).map(clean).filter(|line| !line.trim().is_empty()).collect();
+        let left_out = lines.len().saturating_sub(most);
+        (lines.into_iter().skip(left_out).collect(), read, after < oldest || left_out > 0)
+    }
+
     fn ring(&self) -> MutexGuard<'_, VecDeque<u8>> {
         // A panic elsewhere leaves at worst a partial line behind.
         self.inner.ring.lock()
@@ -145,6 +169,27 @@ mod tests {
         assert_eq!(tail.total(), 1_000_012);
         tail.push(&vec![b'y'; 3 * CAPACITY]);
         assert_eq!(tail.ring().len(), CAPACITY);
+    }
+
+    #[test]
+    fn who_follows_gets_each_line_once() {
+        let tail = StderrTail::default();
+        let of = |lines: &[&str], read, cut| {
+            (lines.iter().map(ToString::to_string).collect(), read, cut)
+        };
+        assert_eq!(tail.lines_after(0, 9, false), of(&[], 0, false));
+        tail.push(b"one\ntwo\nthr");
+        assert_eq!(tail.lines_after(0, 9, false), of(&["one", "two"], 8, false));
+        assert_eq!(tail.lines_after(8, 9, false), of(&[], 8, false));
+        assert_eq!(tail.lines_after(8, 9, true), of(&["thr"], 11, false));
+        tail.push(b"ee\n");
+        assert_eq!(tail.lines_after(8, 9, false), of(&["three"], 14, false));
+        assert_eq!(tail.lines_after(0, 1, false), of(&["three"], 14, true));
+        assert_eq!(tail.lines_after(99, 9, false), of(&[], 14, false));
+        tail.push(&vec![b'y'; CAPACITY]);
+        tail.push(b"\nend\n");
+        let (lines, _, is_cut) = tail.lines_after(14, 9, false);
+        assert!(is_cut && lines.last().unwrap() == "end");
     }
 
     #[test]

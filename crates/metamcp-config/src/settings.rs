@@ -23,8 +23,8 @@ pub use self::unknown::{UnknownVariable, unknown_variables};
 pub use self::value::{Kind, Value, ValueError};
 pub(crate) use self::words::words;
 pub use self::words::{
-    CodeProfile, Containment, DaemonMode, LogLevel, Replay, TokenStore, ToolSurface, Transport,
-    Word,
+    CodeProfile, Containment, DaemonMode, LogLevel, OtlpProtocol, Replay, TokenStore, ToolSurface,
+    Transport, Word,
 };
 pub(crate) use metamcp_types::text::shown;
 
@@ -66,8 +66,14 @@ pub struct Settings {
     pub serve: ServeSettings,
     /// The one process that clients share.
     pub daemon: DaemonSettings,
+    /// What is recorded of calls and decisions.
+    pub audit: AuditSettings,
     /// List-changed notifications.
     pub notify: NotifySettings,
+    /// Whether calls are counted for `/metrics`.
+    pub metrics: bool,
+    /// Where telemetry is sent.
+    pub otel: OtelSettings,
     /// How server processes are prevented from outliving the gateway.
     pub containment: Containment,
     /// Names of variables that every server gets beside the usual ones, with commas between them.
@@ -267,6 +273,23 @@ pub struct DaemonSettings {
     pub mode: DaemonMode,
     /// How long it stays after its last client has gone; zero for ever.
     pub idle_exit: Duration,
+    /// The port of its page; zero for a free one.
+    pub ui_port: u16,
+}
+
+/// The audit log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AuditSettings {
+    /// Whether there is one.
+    pub is_on: bool,
+    /// Whether a call that cannot be recorded is refused.
+    pub is_required: bool,
+    /// Whether values are recorded beside their digests.
+    pub has_values: bool,
+    /// Size at which a new file begins.
+    pub file_bytes: u64,
+    /// Most files.
+    pub files: u64,
 }
 
 /// List-changed notifications.
@@ -278,6 +301,16 @@ pub struct NotifySettings {
     pub debounce: Duration,
     /// When one is sent for a list that keeps changing.
     pub max_wait: Duration,
+}
+
+/// Traces, metrics and logs by OTLP.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OtelSettings {
+    /// The collector; empty where variables or nobody names one.
+    pub endpoint: String,
+    pub protocol: OtlpProtocol,
+    /// How many of 100 traces that begin here are recorded.
+    pub sample_percent: u32,
 }
 
 /// Where a value comes from.
@@ -396,7 +429,10 @@ fn blank() -> Settings {
         code: CodeSettings::default(),
         serve: ServeSettings::default(),
         daemon: DaemonSettings::default(),
+        audit: AuditSettings::default(),
         notify: NotifySettings::default(),
+        metrics: true,
+        otel: OtelSettings::default(),
         containment: Containment::Auto,
         pass_env: String::new(),
         token_store: TokenStore::Auto,
@@ -407,6 +443,8 @@ fn blank() -> Settings {
 /// Settles combinations that contradict each other, and says so.
 fn reconcile(settings: &mut Settings) -> Vec<String> {
     let mut notes = Vec::new();
+    // What must be recorded is recorded.
+    settings.audit.is_on |= settings.audit.is_required;
     let pool = &mut settings.pool;
     if pool.min_size > pool.size {
         notes.push(format!(

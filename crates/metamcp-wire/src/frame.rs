@@ -100,6 +100,11 @@ impl Lines {
         &mut self.buffer
     }
 
+    /// Whether part of a line has been read and its end not yet.
+    pub fn is_inside(&self) -> bool {
+        !self.buffer.is_empty() || self.discarded.is_some()
+    }
+
     /// Whether a buffer is kept for the next long line. A reader that has been idle for a while should release it.
     pub fn has_spare(&self) -> bool {
         self.spare.is_some()

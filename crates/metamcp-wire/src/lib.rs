@@ -13,4 +13,5 @@ pub mod object;
 pub mod scan;
 pub mod seal;
 pub mod sse;
+pub mod trace_context;
 pub mod write;

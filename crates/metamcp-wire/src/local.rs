@@ -69,6 +69,8 @@ pub enum Kind {
     Drain,
     /// Hands over the HTTP listeners, with their hellos.
     Listeners,
+    /// Requests of an operator, and their answers: one line of JSON each.
+    Admin,
 }
 
 /// What a command needs besides the context.
@@ -101,6 +103,7 @@ impl Kind {
             Kind::Stop => "stop",
             Kind::Drain => "drain",
             Kind::Listeners => "listeners",
+            Kind::Admin => "admin",
         }
     }
 }
@@ -205,6 +208,7 @@ impl Hello {
             "stop" => Kind::Stop,
             "drain" => Kind::Drain,
             "listeners" => Kind::Listeners,
+            "admin" => Kind::Admin,
             _ => return Err(LocalError::Kind(word.chars().take(40).collect())),
         };
         Ok(Hello {

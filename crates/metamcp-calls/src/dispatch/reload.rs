@@ -59,6 +59,22 @@ impl<T> Dispatch<T> {
         self.rearm(now);
     }
 
+    /// An operator wants a server started anew: as after a change to what it is already. False if it was removed.
+    pub fn restart_server(
+        &mut self,
+        server: ServerId,
+        now: Moment,
+        effects: &mut Effects<T>,
+    ) -> bool {
+        let Some(policy) =
+            self.servers.get(server).filter(|one| !one.removed).map(|one| one.policy)
+        else {
+            return false;
+        };
+        self.change_server(server, policy, now, effects);
+        true
+    }
+
     /// A server is gone from the configuration, or the session is gone that it belonged to: new and waiting calls are
     /// refused; what becomes of those sent is up to `removal`. One that was removed before may be removed at once now.
     pub fn remove_server(

@@ -3,9 +3,11 @@
 //! In: nothing.  Out: [`SETTINGS`].
 //! Tests: `settings/tests.rs`.
 
+mod audit;
 mod code;
 mod daemon;
 mod notify;
+mod observe;
 mod output;
 mod pool;
 mod process;
@@ -103,7 +105,7 @@ impl Setting {
         let key = self.key.unwrap_or_default();
         match key.split_once('.') {
             Some(("serve" | "provision", _)) => !HARMLESS.contains(&self.flag),
-            Some(("code", "profile" | "image")) => true,
+            Some(("code", "profile" | "image") | ("audit", _)) => true,
             _ => GUARDS.contains(&self.flag),
         }
     }
@@ -152,7 +154,9 @@ pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
         code::SETTINGS,
         serve::SETTINGS,
         daemon::SETTINGS,
+        audit::SETTINGS,
         notify::SETTINGS,
+        observe::SETTINGS,
         process::SETTINGS,
     ]
     .concat()

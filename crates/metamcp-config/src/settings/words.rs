@@ -126,6 +126,17 @@ words! {
 }
 
 words! {
+    /// How telemetry is sent.
+    #[derive(Default)]
+    OtlpProtocol {
+        #[default]
+        Auto = "auto": "As `OTEL_EXPORTER_OTLP_PROTOCOL` says; without it, gRPC to port 4317 and HTTP elsewhere.",
+        Grpc = "grpc": "gRPC.",
+        Http = "http/protobuf" or "http": "Protocol buffers over HTTP.",
+    }
+}
+
+words! {
     /// Where the encryption key of stored OAuth tokens is.
     #[derive(Default)]
     TokenStore {

@@ -35,6 +35,8 @@ pub enum Code {
     Denied,
     /// The configuration of this context wants no daemon.
     Off,
+    /// The configuration of this context wants HTTP: it has to ask for a listener.
+    Http,
     /// Something failed, or a code that only a newer daemon knows.
     Internal,
 }
@@ -48,13 +50,21 @@ impl Code {
             Code::Busy => "busy",
             Code::Denied => "denied",
             Code::Off => "off",
+            Code::Http => "http",
             Code::Internal => "internal",
         }
     }
 
     fn of(word: &str) -> Code {
-        let known =
-            [Code::Protocol, Code::Config, Code::Draining, Code::Busy, Code::Denied, Code::Off];
+        let known = [
+            Code::Protocol,
+            Code::Config,
+            Code::Draining,
+            Code::Busy,
+            Code::Denied,
+            Code::Off,
+            Code::Http,
+        ];
         known.into_iter().find(|code| code.word() == word).unwrap_or(Code::Internal)
     }
 }

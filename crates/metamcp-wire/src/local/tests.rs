@@ -30,6 +30,7 @@ fn a_hello_reads_as_it_was_written() {
         Kind::Stop,
         Kind::Drain,
         Kind::Listeners,
+        Kind::Admin,
     ];
     for kind in kinds {
         let said = hello(kind);

@@ -30,6 +30,27 @@ fn after_a_change_old_calls_finish_where_they_are_and_new_ones_get_a_new_connect
 }
 
 #[test]
+fn a_restart_is_a_change_to_the_same_and_brings_no_removed_server_back() {
+    let restart = |bench: &mut Bench, server| {
+        bench.dispatch.restart_server(server, bench.now, &mut bench.effects)
+    };
+    let (mut bench, server, old) = Bench::warm(ServerPolicy::default());
+    let before = bench.sent_call(server, false);
+    bench.effects.clear();
+    assert!(restart(&mut bench, server));
+    assert_eq!(bench.effects, [], "nothing is interrupted");
+    let after = bench.call(server).expect("it is let in");
+    let new = bench.connects()[0];
+    bench.ready(new);
+    assert_eq!(bench.sent(), [(new, after)]);
+    assert_eq!(bench.answer(before, old), Some(0));
+    assert_eq!(bench.closes(), [(old, CloseMode::Graceful)]);
+    remove(&mut bench, server);
+    assert!(!restart(&mut bench, server));
+    assert_eq!(bench.call(server), None);
+}
+
+#[test]
 fn a_change_closes_an_idle_connection_and_starts_nothing() {
     let (mut bench, server, old) = Bench::warm(ServerPolicy::default());
     change(&mut bench, server, exclusive());

@@ -30,4 +30,17 @@ pub(super) const SETTINGS: &[Setting] = &[
         doc: "Its servers end with it. 0 keeps it until `metamcp daemon stop`. The client that starts the daemon decides for its lifetime.",
         store: |settings, value| settings.daemon.idle_exit = value.millis(),
     },
+    Setting {
+        key: Some("ui.port"),
+        aliases: &[],
+        flag: "ui-port",
+        env: "METAMCP_UI_PORT",
+        kind: Kind::Count { min: 0, max: 65_535 },
+        default: Some(Value::Number(0)),
+        help: "Port of the page on 127.0.0.1; 0 takes a free one",
+        doc: "`metamcp ui` opens the page; nothing listens before. The daemon reads this when it starts, from your own config file.",
+        store: |settings, value| {
+            settings.daemon.ui_port = u16::try_from(value.count()).unwrap_or(0);
+        },
+    },
 ];
