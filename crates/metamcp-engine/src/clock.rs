@@ -112,6 +112,13 @@ pub fn std_instant() -> std::time::Instant {
     std::time::Instant::now()
 }
 
+/// The time of day, only for what is sent to a collector.
+#[cfg(feature = "otlp")]
+#[expect(clippy::disallowed_methods, reason = "this is the cure")]
+pub(crate) fn system_time() -> SystemTime {
+    SystemTime::now()
+}
+
 /// Wall time, only for what is written to disk.
 #[expect(clippy::disallowed_methods, reason = "this is the cure")]
 pub fn unix_millis() -> u64 {

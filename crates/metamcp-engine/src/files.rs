@@ -87,6 +87,11 @@ impl Opened {
         Ok(bytes)
     }
 
+    /// The file itself, to read from any place.
+    pub fn into_file(self) -> File {
+        self.file
+    }
+
     /// Continues after the last read, at most `most` bytes.
     pub fn read_start(&mut self, most: u64) -> Result<Vec<u8>, FileError> {
         let mut bytes = Vec::with_capacity(usize::try_from(most.min(self.size)).unwrap_or(0));
@@ -168,6 +173,28 @@ impl Directory {
     /// An empty file for locking between processes.
     pub fn open_lock(&self, name: &str) -> Result<File, FileError> {
         system::open_lock(&self.inner, name, &self.path.join(name))
+    }
+
+    /// A private file to read and to append to, created if missing.
+    pub fn open_to_append(&self, name: &str) -> Result<File, FileError> {
+        let path = self.path.join(name);
+        let file = system::open_to_append(&self.inner, name, &path)?;
+        let metadata = file.metadata().map_err(|source| FileError::io("examine", &path, source))?;
+        if !metadata.is_file() {
+            return Err(FileError::WrongKind { path, expected: "regular file" });
+        }
+        system::check_private(&file, &path)?;
+        Ok(file)
+    }
+
+    /// Whether `name` is still this file, where the system can tell.
+    pub fn is_still(&self, name: &str, file: &File) -> bool {
+        system::is_still(&self.inner, name, file)
+    }
+
+    /// Whether its path still leads to it, where the system can tell.
+    pub fn is_in_place(&self) -> bool {
+        system::is_in_place(&self.inner, &self.path)
     }
 
     fn put(&self, name: &str, bytes: &[u8], for_good: bool) -> Result<(), FileError> {

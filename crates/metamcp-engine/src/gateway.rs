@@ -18,19 +18,23 @@ use metamcp_search::search::{Strategy, Tuning};
 use metamcp_types::next::Audience;
 use parking_lot::Mutex;
 
+use crate::audit::Audit;
 use crate::catalog::Catalog;
 use crate::catalog::schema_cache::SchemaCache;
 use crate::change_notifier::ChangeNotifier;
 use crate::clock::Clock;
 use crate::compute;
 use crate::env::Surroundings;
+use crate::metrics::Metrics;
 use crate::observe::{EventLog, Identity, Observer, Redactions, Subscriber};
+#[cfg(feature = "otlp")]
+use crate::otel::Otel;
 use crate::provision::{self, Pinned, Provisioner};
 use crate::results::{self, Results};
 use crate::router::{Context, Router, Servers, Timing};
 use crate::shapes::Shapes;
 use crate::surface::execute::CodeMode;
-use crate::surface::{Options, Parts, Scope, Surface, View, semantic};
+use crate::surface::{Options, Parts, Scope, SharedRedactor, Surface, View, semantic};
 use crate::task;
 use crate::upstream::launch::Launcher;
 use crate::usage_history::{UsageFile, UsageStore};
@@ -41,6 +45,12 @@ pub struct Machine {
     pub router: Arc<Router>,
     /// Which session led to which call; files of the home.
     observer: Arc<Observer>,
+    /// What is counted, unless the operator disabled it.
+    pub metrics: Option<Arc<Metrics>>,
+    #[cfg(feature = "otlp")]
+    otel: Option<Otel>,
+    /// The audit log, unless it is switched off.
+    pub audit: Option<Arc<Audit>>,
     shim: ShimCommand,
     shared: Mutex<Shared>,
 }
@@ -75,12 +85,44 @@ impl Machine {
             launcher,
             Arc::clone(&observer),
         );
+        let metrics = settings.metrics.then(|| Arc::new(Metrics::new(&router)));
+        if let Some(metrics) = &metrics {
+            observer.attach(Arc::clone(metrics) as Arc<dyn Subscriber>);
+        }
+        #[cfg(feature = "otlp")]
+        let otel = Otel::start(&settings.otel, &router, &observer, metrics.as_ref());
+        #[cfg(not(feature = "otlp"))]
+        if !settings.otel.endpoint.is_empty() {
+            tracing::warn!("this build of metamcp sends no telemetry: it has no feature otlp");
+        }
+        let audit = Machine::audit(settings, &router);
         let home = settings.home.clone();
         // Results that a killed gateway left behind have no owner any more. Most homes have none.
         if home.join("results").exists() {
             drop(tokio::task::spawn_blocking(move || results::left_behind(&home, true)));
         }
-        Arc::new(Machine { router, observer, shim, shared: Mutex::default() })
+        Arc::new(Machine {
+            router,
+            observer,
+            metrics,
+            audit,
+            #[cfg(feature = "otlp")]
+            otel,
+            shim,
+            shared: Mutex::default(),
+        })
+    }
+
+    /// The audit log, which redacts what any server of this process knows.
+    fn audit(settings: &Settings, router: &Arc<Router>) -> Option<Arc<Audit>> {
+        let secrets = SharedRedactor::new(router, router.launcher.tokens(), true);
+        let audit =
+            Audit::start(settings, move |text| secrets.now().redact_text(text).into_owned())?;
+        router.observer.attach(Arc::clone(&audit) as Arc<dyn Subscriber>);
+        if audit.is_required() {
+            router.record_first(&audit);
+        }
+        Some(audit)
     }
 
     fn usage_history(&self, settings: &Settings) -> Option<Arc<UsageStore>> {
@@ -133,8 +175,15 @@ impl Machine {
         self.observer.attach(subscriber);
     }
 
-    /// Waits until the usage history is on disk.
+    /// Waits until the usage history and the audit log are on disk, and telemetry is sent.
     pub async fn saved(&self) {
+        #[cfg(feature = "otlp")]
+        if let Some(otel) = &self.otel {
+            otel.finish().await;
+        }
+        if let Some(audit) = &self.audit {
+            audit.finish().await;
+        }
         let usage_history = self.shared.lock().usage_history.clone();
         if let Some(usage_history) = usage_history {
             usage_history.finish().await;
@@ -227,7 +276,8 @@ impl Gateway {
             }
         });
         let provisioner = Provisioner::new(&settings.home, &settings.provision, join)
-            .installing(machine.shim.clone(), settings.token_store);
+            .installing(machine.shim.clone(), settings.token_store)
+            .observed_by(Arc::clone(&machine.observer));
         let ranking = semantic::configured(
             settings.search,
             &settings.embedding,

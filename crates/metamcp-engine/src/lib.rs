@@ -1,5 +1,6 @@
 //! The gateway as a library: performs the I/O that the pure crates decide on. See ARCHITECTURE.md for the map.
 
+pub mod audit;
 pub mod catalog;
 pub mod change_counter;
 pub mod change_notifier;
@@ -9,11 +10,15 @@ pub mod config;
 pub mod env;
 pub mod files;
 pub mod gateway;
+pub mod history;
 mod jwt;
 pub mod login;
 pub mod manifest;
+pub mod metrics;
 pub mod model;
 pub mod observe;
+#[cfg(feature = "otlp")]
+pub mod otel;
 pub mod outbox;
 pub mod pem;
 pub mod provision;

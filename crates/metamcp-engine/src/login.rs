@@ -44,6 +44,8 @@ const REFRESH_BEFORE_EXPIRY: Duration = Duration::from_secs(30);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often the store is polled for a login that another process completed.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How old the knowledge may be that nobody has logged out in another process.
+const LOGOUT_NOTICED: Duration = Duration::from_secs(1);
 
 /// Why a login did not lead to a token.
 #[derive(Debug, thiserror::Error)]
@@ -172,6 +174,8 @@ pub struct Login {
 struct Known {
     read: bool,
     record: Option<Record>,
+    /// When it was last certain that the stored login is there, in milliseconds since 1970.
+    seen_ms: u64,
     /// The pending authorization flow: its scope and its authorization URL.
     pending_flow: Option<(Option<String>, String)>,
 }
@@ -210,6 +214,7 @@ impl Login {
             return None;
         }
         self.read_once().await;
+        self.notice_logout().await;
         let (access, soon) = {
             let known = self.known();
             let record = known.record.as_ref()?;
@@ -344,6 +349,24 @@ impl Login {
         if !self.known().read {
             // An unreadable store counts as empty; a write will report the error.
             drop(self.reload().await);
+        }
+    }
+
+    /// Drops a token whose login somebody removed: `metamcp auth logout` is another process.
+    async fn notice_logout(&self) {
+        let now = unix_millis();
+        {
+            let mut known = self.known();
+            let age = Duration::from_millis(now.saturating_sub(known.seen_ms));
+            if known.record.is_none() || age < LOGOUT_NOTICED {
+                return;
+            }
+            known.seen_ms = now;
+        }
+        // A store that cannot be looked at says nothing of a logout.
+        if matches!(self.store.is_there().await, Ok(false)) {
+            self.known().record = None;
+            self.publish(LoginChange::Forgotten);
         }
     }
 

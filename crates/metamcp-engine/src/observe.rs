@@ -1,23 +1,31 @@
-//! What the gateway does, published once: a record of every call, searches, state changes, redactions.
-//! Owns: the events, the record of a call, the list of subscribers.      Never: decides anything, waits, stores an argument or a result.
-//! In: events from router, surface, sessions and logins.  Out: the same events, to every subscriber that wants them.
+//! What the gateway does, published once: a record of every call and script, searches, state changes, redactions.
+//! Owns: the events, the records of calls and scripts, the list of subscribers, what models were spared.      Never: decides anything, waits, stores an argument or a result.
+//! In: events from router, surface, sessions, logins, installs and reloads.  Out: the same events, to every subscriber that wants them.
 //! Tests: below, `observe/record.rs`, `metamcp/tests/surface/records.rs`.
 
+mod action;
 mod log;
 mod record;
 mod redactions;
+mod script;
+mod totals;
+mod tracer;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use metamcp_calls::state_change::StateChange;
 use metamcp_types::moment::Moment;
 use parking_lot::RwLock;
 
+pub use action::{Action, Subject};
 pub use log::EventLog;
-pub use record::{CallRecord, ClientInfo, Identity, Origin, Verdict};
+pub use record::{Attempt, CallRecord, ClientInfo, Identity, Origin, StartTimes, Verdict};
 pub use redactions::Redactions;
+pub use script::{ScriptPayload, ScriptRecord};
+pub use totals::{TokenTotals, Totals};
+pub use tracer::{AttemptTrace, CallTrace, Tracer};
 
 /// Something that happened.
 #[derive(Debug)]
@@ -33,6 +41,10 @@ pub enum Event<'a> {
     Login { server: &'a str, change: LoginChange },
     /// So many secrets were redacted from one message to a client.
     Redaction { removed: u64 },
+    /// A script ended, or was not run.
+    Script(&'a ScriptRecord, ScriptPayload<'a>),
+    /// Something was decided or changed.
+    Action(Action<'a>),
 }
 
 /// Arguments and result of a call. Subscribers may read them; they are not part of the record, because they may contain
@@ -40,6 +52,8 @@ pub enum Event<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Payload<'a> {
     pub arguments: Option<&'a Bytes>,
+    /// The same, or the params of a request that is forwarded unchanged.
+    pub body: Option<&'a Bytes>,
     pub result: Option<&'a Bytes>,
 }
 
@@ -73,6 +87,8 @@ impl Interest {
     pub const ACTIVITY: Interest = Interest(1 << 3);
     pub const LOGINS: Interest = Interest(1 << 4);
     pub const REDACTIONS: Interest = Interest(1 << 5);
+    pub const SCRIPTS: Interest = Interest(1 << 6);
+    pub const ACTIONS: Interest = Interest(1 << 7);
 
     #[must_use]
     pub const fn and(self, other: Interest) -> Interest {
@@ -93,6 +109,8 @@ impl Event<'_> {
             Event::State { .. } => Interest::STATES,
             Event::Login { .. } => Interest::LOGINS,
             Event::Redaction { .. } => Interest::REDACTIONS,
+            Event::Script(..) => Interest::SCRIPTS,
+            Event::Action(_) => Interest::ACTIONS,
         }
     }
 }
@@ -110,6 +128,8 @@ pub struct Observer {
     /// The union of their interests, so that no event is built without a subscriber.
     wanted: AtomicU8,
     last: AtomicU64,
+    totals: Totals,
+    tracer: OnceLock<Arc<dyn Tracer>>,
 }
 
 struct Row {
@@ -139,6 +159,21 @@ impl Observer {
     /// Subscribes until the returned value is dropped.
     pub fn subscribe(self: &Arc<Self>, subscriber: Arc<dyn Subscriber>) -> Subscription {
         Subscription { number: self.attach(subscriber), observer: Arc::clone(self) }
+    }
+
+    /// What models were shown and spared so far.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// Traces calls from now on; the first one counts.
+    pub fn trace_with(&self, tracer: Arc<dyn Tracer>) {
+        drop(self.tracer.set(tracer));
+    }
+
+    /// Who traces calls, if anybody does.
+    pub fn tracer(&self) -> Option<&Arc<dyn Tracer>> {
+        self.tracer.get()
     }
 
     /// Whether such events have a subscriber: check before building an expensive one.

@@ -36,6 +36,7 @@ use self::npm_search::NpmSearch;
 use self::secret_store::SecretStore;
 use crate::clock::{self, unix_millis};
 use crate::compute;
+use crate::observe::{Action, Event, Identity, Observer, Subject};
 
 pub use clients::ClientError;
 pub use install::InstallError;
@@ -77,6 +78,7 @@ pub struct Provisioner {
     secret_store: SecretStore,
     /// Starts processes in a sandbox.
     shim: Option<ShimCommand>,
+    observer: Arc<Observer>,
     join: Join,
 }
 
@@ -104,8 +106,28 @@ impl Provisioner {
             facts: Mutex::default(),
             secret_store: SecretStore::new(home),
             shim: None,
+            observer: Arc::default(),
             join,
         }
+    }
+
+    /// The same, with approvals and installations published to `observer`.
+    pub fn observed_by(self, observer: Arc<Observer>) -> Provisioner {
+        Provisioner { observer, ..self }
+    }
+
+    /// Publishes a decision on a plan, before it is carried out.
+    pub fn decided(&self, plan: &Plan, by: Option<&Identity>, verdict: &'static str) {
+        let (server, package, digest) = (&plan.server, &plan.package(), &plan.digest());
+        let subject = Subject::Approval { server, package, plan: digest };
+        let action = Action { identity: by, ..Action::new(subject, verdict) };
+        self.observer.publish(&Event::Action(action));
+    }
+
+    fn publish_installation(&self, plan: &Plan, verdict: &'static str) {
+        let (server, package, digest) = (&plan.server, &plan.package(), &plan.digest());
+        let subject = Subject::Installation { server, package, plan: digest };
+        self.observer.publish(&Event::Action(Action::new(subject, verdict)));
     }
 
     /// The same, able to install: approved code of packages runs in a sandbox set up by `shim`, and secrets are stored where
@@ -317,6 +339,7 @@ impl Provisioner {
         taken: &(dyn Fn(&str) -> bool + Sync),
     ) -> Result<(), InstallError> {
         let done = self.carry_out(plan, consent, taken).await;
+        self.publish_installation(plan, if done.is_ok() { "installed" } else { "failed" });
         if done.is_err() {
             // Secrets stored before this approval was used.
             self.secret_store.forget_consent(consent).await;
@@ -385,6 +408,7 @@ impl Provisioner {
     /// Removes an installed server with all its files and secrets.
     pub async fn remove(&self, name: &str) -> Result<Record, StoreError> {
         let record = self.store.remove(name)?;
+        self.publish_installation(&record.plan, "removed");
         self.secret_store.forget_record(&record).await;
         if record.brought {
             images::remove(&record.plan.identifier, self.store.home()).await;

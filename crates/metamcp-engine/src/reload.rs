@@ -20,6 +20,7 @@ use self::folders::Folders;
 use crate::catalog::Catalog;
 use crate::config::{LoadError, Loaded, Project, Source};
 use crate::gateway::{Gateway, policy};
+use crate::observe::{Action, Event, Subject};
 use crate::provision::{self, Pinned};
 use crate::router::{Context, Router, as_written};
 use crate::surface::Surface;
@@ -204,6 +205,16 @@ impl Live {
             tracing::warn!("{message}");
         }
         self.source = source;
+        if !is_same || !diff.is_empty() {
+            let subject = Subject::Config {
+                file: None,
+                added: &diff.added,
+                changed: &diff.changed,
+                removed: &diff.removed,
+                settings: !is_same,
+            };
+            self.router.observer.publish(&Event::Action(Action::new(subject, "changed")));
+        }
         if diff.is_empty() {
             self.config = config;
             return self.arrange();

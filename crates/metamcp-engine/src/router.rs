@@ -14,9 +14,12 @@ mod inbound;
 mod input_required;
 mod message;
 mod publish;
+mod recording;
 mod relay;
+mod send;
 mod server_capabilities;
 mod servers;
+mod stderr_tails;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -37,7 +40,7 @@ use metamcp_types::secret::redact;
 use metamcp_types::slab::Key;
 use metamcp_wire::bridge::InputRetries;
 use metamcp_wire::modern::meta;
-use metamcp_wire::object;
+use metamcp_wire::trace_context::TraceContext;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -213,9 +216,12 @@ pub struct Router {
     silences: Arc<call_progress::Silences>,
     /// The responders of calls whose results are being mapped, by address.
     mapping: Mutex<Vec<usize>>,
+    /// What the last process of each server wrote to stderr, also after it has gone.
+    stderr_tails: stderr_tails::Table,
     /// Logins that clients were asked to complete, by session and address.
     offered: Mutex<HashSet<(u64, String)>>,
     rearm: Notify,
+    recording: recording::Recording,
     /// Where everything that happens is published.
     pub observer: Arc<Observer>,
     /// Moves whenever a server became known, failed or changed its state.
@@ -257,8 +263,10 @@ impl Router {
             server_capabilities: server_capabilities::ServerCapabilities::default(),
             silences: Arc::default(),
             mapping: Mutex::default(),
+            stderr_tails: stderr_tails::Table::default(),
             offered: Mutex::default(),
             rearm: Notify::new(),
+            recording: recording::Recording::default(),
             observer,
             state_changes: ChangeCounter::default(),
             process_key,
@@ -304,7 +312,11 @@ impl Router {
         let (identity, origin) = (caller.client.identity(), caller.origin);
         let (method, body) = (request.method(), request.body());
         let arrived = caller.arrived.unwrap_or(now);
-        let record = CallRecord::arriving(identity, origin, names, method, body, arrived);
+        let mut record = CallRecord::arriving(identity, origin, names, method, body, arrived);
+        if let Some(tracer) = self.observer.tracer() {
+            let own = request.meta.as_deref().and_then(TraceContext::of_meta);
+            record.trace = tracer.begin(own.as_ref().or(caller.trace.as_deref()), &request.tool);
+        }
         let pending = Pending {
             request,
             caller,
@@ -314,7 +326,9 @@ impl Router {
             input_retries: None,
             record,
         };
-        self.enter(pending, now);
+        if let Some(pending) = self.recorded_first(pending, now) {
+            self.enter(pending, now);
+        }
     }
 
     /// Passes a call to the dispatch, under a key of its own.
@@ -373,6 +387,7 @@ impl Router {
 
     fn cancel_matching(&self, responder: &Arc<dyn Responder>, tag: Option<&[u8]>) {
         self.cancel_input_required(responder, tag);
+        self.cancel_recording(responder, tag);
         let now = self.clock.now();
         let mut effects = Effects::new();
         let mut state = self.lock();
@@ -466,7 +481,7 @@ impl Router {
         let is_its = |pending: &Pending| pending.is_of(responder, None);
         let address = Arc::as_ptr(responder).cast::<()>().addr();
         let mapping = self.mapping.lock().iter().filter(|its| **its == address).count();
-        let suspended = self.input_required.count_of(is_its);
+        let suspended = self.input_required.count_of(is_its) + self.recording_of(is_its);
         mapping + suspended + self.lock().dispatch.find(is_its).len()
     }
 
@@ -573,82 +588,6 @@ impl Router {
         self.state_changes.step();
     }
 
-    /// Sends a call, unless the child has too much to read already, or part of it is not JSON.
-    fn send(&self, state: &mut State, conn: ConnId, call: CallId) -> Result<(), DispatchError> {
-        let Some(Slot::Live { conn: connection, life, .. }) = state.slots.get(&conn) else {
-            return Ok(());
-        };
-        let (connection, life) = (Arc::clone(connection), Arc::clone(life));
-        let mut backlog = life.backlog.lock();
-        let (attempts, sent) = (state.dispatch.attempts(call), state.dispatch.sent_at(call));
-        let process_key = self.process_key;
-        let Some(pending) = state.dispatch.payload_mut(call) else { return Ok(()) };
-        let size = pending.request.body().map_or(0, |body| body.len() as u64);
-        let (taken, before) = connection.outbox.stands();
-        if !backlog.takes(size, taken, before) {
-            return Err(DispatchError::Overloaded);
-        }
-        let id = connection.id_for(number_of(call, attempts));
-        let (request, key) = (&pending.request, pending.key);
-        let client = connection.is_stateless().then(|| self.client_params(pending));
-        let stateless = client.as_ref().map(|(capabilities, level)| message::Stateless {
-            capabilities: capabilities.as_bytes(),
-            level: level.as_deref(),
-        });
-        let about = message::About { id, key: (process_key, key), stateless: stateless.as_ref() };
-        let pushed = match request.body() {
-            Some(body) if body.len() >= COPY_BELOW => connection.outbox.push_long(
-                |line| message::head(line, &about, request),
-                (body.clone(), request.verbatim.is_some()),
-                |line, is_empty| message::tail(line, &about, request, is_empty),
-            ),
-            body => connection.outbox.push(|line| {
-                let body = body.map_or(&b"{}"[..], |body| body);
-                message::head(line, &about, request);
-                let is_empty = message::body(line, request, body);
-                message::tail(line, &about, request, is_empty);
-            }),
-        };
-        match pushed {
-            Ok(end) => {
-                pending.record.attempts += 1;
-                pending.record.sent = pending.record.sent.or(sent);
-                pending.sent_end = end;
-                backlog.pushed(before, end.max(before));
-                Ok(())
-            }
-            Err(_) => {
-                connection.forget_call(number_of(call, attempts));
-                Err(DispatchError::NotJson)
-            }
-        }
-    }
-
-    /// What a stateless server receives with each call: the capabilities of the client behind it, and the log level it
-    /// wants. A caller's own lock is taken inside the router's here, and never the other way round.
-    fn client_params(&self, pending: &Pending) -> (String, Option<Bytes>) {
-        let capabilities =
-            metamcp_wire::handshake::relayed_capabilities(&pending.caller.client.capabilities());
-        let own = pending.request.meta.as_deref();
-        let own = own.and_then(|raw| object::pick(raw, [meta::LOG_LEVEL]).ok()?[0]);
-        let level = match own {
-            Some(level) => Some(Bytes::copy_from_slice(level)),
-            None if pending.caller.responder.is_stateless() => None,
-            None => self.level.lock().clone(),
-        };
-        (capabilities.to_string(), level)
-    }
-
-    /// Notifies the server that this call was cancelled.
-    fn abandon(state: &State, conn: ConnId, call: CallId, attempt: u32) {
-        let Some(Slot::Live { conn: connection, .. }) = state.slots.get(&conn) else { return };
-        let Some(id) = connection.forget_call(number_of(call, attempt)) else { return };
-        let params = format!(
-            "{{\"requestId\":{id},\"reason\":\"the caller no longer waits for the response\"}}"
-        );
-        connection.notify("notifications/cancelled", Some(params.as_bytes()));
-    }
-
     fn close(&self, conn: ConnId, mode: CloseMode) {
         let mut state = self.lock();
         match state.slots.get_mut(&conn) {
@@ -683,6 +622,12 @@ impl Router {
             _ => None,
         };
         let calls = state.dispatch.calls_on(conn);
+        let shared = Arc::new(failure.clone());
+        for call in &calls {
+            if let Some(pending) = state.dispatch.payload_mut(*call) {
+                pending.record.lost(now, Arc::clone(&shared));
+            }
+        }
         let delivered: HashMap<CallId, Delivery> = calls
             .into_iter()
             .map(|call| {

@@ -12,6 +12,7 @@ mod full;
 mod names;
 mod provision;
 mod query_cache;
+mod redactor;
 pub mod reply;
 mod result_store;
 mod scope;
@@ -40,6 +41,7 @@ use metamcp_types::secret::Redactor;
 use metamcp_types::text;
 use metamcp_wire::object;
 use metamcp_wire::scan::MAX_RESULT_DEPTH;
+use metamcp_wire::trace_context::TraceContext;
 use parking_lot::Mutex;
 
 use crate::catalog::Catalog;
@@ -52,6 +54,7 @@ use crate::router::{Caller, Context, Router, Seat};
 use crate::shapes::Shapes;
 use crate::usage_history::UsageStore;
 use execute::CodeMode;
+pub use redactor::SharedRedactor;
 use reply::ErrorObject;
 pub use scope::Scope;
 
@@ -118,17 +121,7 @@ pub struct Surface {
     unfinished_searches: Mutex<discover::UnfinishedSearches>,
     /// Where resources and prompts were seen.
     owners: Mutex<direct::Owners>,
-    /// The redactor, and whose secrets it knows.
-    redactor: Mutex<CachedRedactor>,
-    redacts: bool,
-    tokens: Arc<Tokens>,
-}
-
-/// A redactor, with the generations of servers' secrets and of tokens it was built for.
-struct CachedRedactor {
-    servers: u64,
-    version: u64,
-    redactor: Arc<Redactor>,
+    redactor: SharedRedactor,
 }
 
 /// The gateway as a client sees it: one shared surface, and the tool surface shown of it.
@@ -294,6 +287,11 @@ impl View {
         if self.seat.is_draining() {
             return Step::Now(full::too_late(&name));
         }
+        let mut caller = caller;
+        if self.surface.router.observer.tracer().is_some() {
+            let own = meta.and_then(TraceContext::of_meta).map(Arc::new);
+            caller.trace = own.or(caller.trace);
+        }
         match &*name {
             "mcp_call" => self.mcp_call(arguments, meta, line, caller),
             "mcp_discover" => self.mcp_discover(arguments, &caller),
@@ -326,7 +324,7 @@ impl Surface {
         let _unseeded = getrandom::fill(&mut key);
         let Parts { router, catalog, usage_history, code, shapes, results, .. } = parts;
         let Parts { redacts, tokens, provisioner, .. } = parts;
-        let redactor = Mutex::new(CachedRedactor::new(&router, &tokens, redacts));
+        let redactor = SharedRedactor::new(&router, tokens, redacts);
         Surface {
             router,
             catalog,
@@ -340,8 +338,6 @@ impl Surface {
             unfinished_searches: Mutex::default(),
             owners: Mutex::default(),
             redactor,
-            redacts,
-            tokens,
             provisioner,
         }
     }
@@ -362,14 +358,8 @@ impl Surface {
         self.redactor().redact_text(text)
     }
 
-    /// The redactor for the current server configuration, with the secrets that were resolved for it.
     fn redactor(&self) -> Arc<Redactor> {
-        let servers = self.router.secrets_version();
-        let mut last = self.redactor.lock();
-        if last.servers != servers || last.version != self.tokens.version() {
-            *last = CachedRedactor::new(&self.router, &self.tokens, self.redacts);
-        }
-        Arc::clone(&last.redactor)
+        self.redactor.now()
     }
 
     /// Publishes the record of a call that was refused before the router saw it.
@@ -397,19 +387,5 @@ impl Surface {
     /// Removes what must not outlive the gateway.
     pub fn end(&self) {
         self.results.end();
-    }
-}
-
-impl CachedRedactor {
-    /// With the secrets of every server of this process: what one client's server knows is nobody else's business.
-    fn new(router: &Router, tokens: &Tokens, redacts: bool) -> CachedRedactor {
-        // Read before the values: one that arrives in between is picked up the next time.
-        let (servers, version) = (router.secrets_version(), tokens.version());
-        let (own, tokens) = (router.secrets(), tokens.secrets());
-        let redactor = match redacts {
-            true => Redactor::new(own.iter().chain(&tokens)),
-            false => Redactor::off(),
-        };
-        CachedRedactor { servers, version, redactor: Arc::new(redactor) }
     }
 }

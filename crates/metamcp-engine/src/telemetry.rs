@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::sync::OnceLock;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use metamcp_config::settings::LogLevel;
@@ -26,6 +27,16 @@ const BACKLOG: usize = 256;
 const MAX_CHARS: usize = 2000;
 /// Our own crates. Others, the HTTP and OAuth libraries among them, log what passes through them.
 const OURS: &str = "metamcp";
+
+/// Receives each line too.
+type Sink = Box<dyn Fn(Level, &str) + Send + Sync>;
+
+static SINK: OnceLock<Sink> = OnceLock::new();
+
+/// Gives each line that is logged to somebody else too, who must not wait, nor log. The first call wins.
+pub fn also_to(sink: Sink) {
+    drop(SINK.set(sink));
+}
 
 /// Starts logging at a level. The first call wins.
 pub fn start(level: LogLevel) {
@@ -95,7 +106,11 @@ where
             Level::DEBUG => "debug",
             Level::TRACE => "trace",
         };
-        writeln!(writer, "metamcp {level}: {}", text::clean_line(&line, MAX_CHARS))
+        let line = text::clean_line(&line, MAX_CHARS);
+        if let Some(sink) = SINK.get() {
+            sink(*event.metadata().level(), &line);
+        }
+        writeln!(writer, "metamcp {level}: {line}")
     }
 }
 

@@ -58,6 +58,9 @@ pub struct Record {
     /// The gateway's idempotency key of the call, which stays the same on a replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<String>,
+    /// `traceparent`, `tracestate` and `baggage` of the call, those that it has.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub trace: BTreeMap<String, String>,
     /// Additional data.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub detail: Value,
@@ -73,6 +76,7 @@ impl Record {
             tool: None,
             key: None,
             call: None,
+            trace: BTreeMap::new(),
             detail: Value::Null,
         }
     }

@@ -83,6 +83,27 @@ pub(super) fn open_lock(_parent: &Handle, _name: &str, path: &Path) -> Result<Fi
     opened.map_err(|source| FileError::io("open", path, source))
 }
 
+pub(super) fn open_to_append(
+    _parent: &Handle,
+    _name: &str,
+    path: &Path,
+) -> Result<File, FileError> {
+    if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+        return Err(FileError::Symlink { path: path.to_owned() });
+    }
+    let opened = OpenOptions::new().read(true).append(true).create(true).open(path);
+    opened.map_err(|source| FileError::io("open", path, source))
+}
+
+/// There is nothing to tell one file from another by.
+pub(super) fn is_still(_parent: &Handle, _name: &str, _file: &File) -> bool {
+    true
+}
+
+pub(super) fn is_in_place(_handle: &Handle, path: &Path) -> bool {
+    path.is_dir()
+}
+
 pub(super) fn rename(parent: &Handle, from: &str, to: &str, path: &Path) -> Result<(), FileError> {
     fs::rename(parent.join(from), parent.join(to))
         .map_err(|error| FileError::io("rename", path, error))

@@ -102,6 +102,33 @@ pub(super) fn open_lock(parent: &Handle, name: &str, path: &Path) -> Result<File
         .map_err(|error| FileError::io("open", path, error))
 }
 
+pub(super) fn open_to_append(parent: &Handle, name: &str, path: &Path) -> Result<File, FileError> {
+    let flags = OFlag::O_RDWR
+        | OFlag::O_APPEND
+        | OFlag::O_CREAT
+        | OFlag::O_NOFOLLOW
+        | OFlag::O_CLOEXEC
+        | OFlag::O_NONBLOCK;
+    match openat(parent, name, flags, Mode::S_IRUSR | Mode::S_IWUSR) {
+        Ok(handle) => Ok(File::from(handle)),
+        Err(Errno::ELOOP) => Err(FileError::Symlink { path: path.to_owned() }),
+        Err(Errno::ENXIO | Errno::EISDIR) => {
+            Err(FileError::WrongKind { path: path.to_owned(), expected: "regular file" })
+        }
+        Err(error) => Err(FileError::io("open", path, error)),
+    }
+}
+
+pub(super) fn is_still(parent: &Handle, name: &str, file: &File) -> bool {
+    let there = fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW);
+    there.is_ok_and(|there| fstat(file).is_ok_and(|own| identity_of(&own) == identity_of(&there)))
+}
+
+pub(super) fn is_in_place(handle: &Handle, path: &Path) -> bool {
+    let there = nix::sys::stat::stat(path);
+    there.is_ok_and(|there| fstat(handle).is_ok_and(|own| identity_of(&own) == identity_of(&there)))
+}
+
 pub(super) fn rename(parent: &Handle, from: &str, to: &str, path: &Path) -> Result<(), FileError> {
     renameat(parent, from, parent, to).map_err(|error| FileError::io("rename", path, error))
 }

@@ -93,6 +93,16 @@ impl Store {
         Ok(content.and_then(|mut content| content.entries.remove(&content.current)))
     }
 
+    /// Whether there is a stored login, readable or not.
+    pub(super) async fn is_there(&self) -> Result<bool, LoginError> {
+        let store = self.clone();
+        blocking(move || {
+            let Some(folder) = store.folder()? else { return Ok(false) };
+            Ok(folder.open(&store.file())?.is_some())
+        })
+        .await
+    }
+
     /// Stores a login in place of the one from the same authorization server.
     pub(super) async fn write(&self, record: &Record) -> Result<(), LoginError> {
         let key = self.keys.find_or_make().await?;

@@ -50,7 +50,7 @@ impl Subscriber for EventLog {
             }
             Event::State { server, change } => state(server, change),
             Event::Login { server, change } => login(server, *change),
-            Event::Redaction { .. } => {}
+            Event::Redaction { .. } | Event::Script(..) | Event::Action(_) => {}
         }
     }
 }

@@ -9,6 +9,8 @@ use metamcp_calls::failure::Failure;
 use metamcp_types::moment::Moment;
 use metamcp_wire::object;
 
+use super::CallTrace;
+
 /// Who makes calls: one session of one client of one principal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
@@ -135,6 +137,28 @@ impl Verdict {
     }
 }
 
+/// One time that a call was sent to a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    pub sent: Moment,
+    /// The start of the connection it was sent on, if the call waited for that.
+    pub start: Option<StartTimes>,
+    /// When the response began to arrive, where that was before all of it was there.
+    pub first_byte: Option<Moment>,
+    /// When and why the connection was lost under it.
+    pub lost: Option<(Moment, Arc<Failure>)>,
+}
+
+/// How the start of a connection went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StartTimes {
+    pub begun: Moment,
+    /// The process runs, or the address was reached.
+    pub opened: Moment,
+    /// The handshake is done.
+    pub ready: Moment,
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct CallRecord {
@@ -151,12 +175,17 @@ pub struct CallRecord {
     pub ended: Moment,
     /// How often it was sent.
     pub attempts: u32,
+    /// The last attempt, and those before it, oldest first; most calls have one.
+    pub attempt: Option<Attempt>,
+    pub earlier: Vec<Attempt>,
     pub verdict: Verdict,
     /// Bytes of its arguments and of the server's result.
     pub bytes_in: usize,
     pub bytes_out: usize,
     /// What went wrong with the server, where that ended the call.
     pub cause: Option<Arc<Failure>>,
+    /// Where it stands in a trace that is recorded.
+    pub trace: Option<Box<CallTrace>>,
 }
 
 impl CallRecord {
@@ -180,17 +209,66 @@ impl CallRecord {
             sent: None,
             ended: now,
             attempts: 0,
+            attempt: None,
+            earlier: Vec::new(),
             verdict: Verdict::Cancelled,
             bytes_in: arguments.map_or(0, Bytes::len),
             bytes_out: 0,
             cause: None,
+            trace: None,
         }
+    }
+}
+
+impl CallRecord {
+    /// Notes that it is being sent. What became of the attempt before is kept.
+    pub(crate) fn sending(&mut self, sent: Moment, start: Option<StartTimes>) {
+        self.attempts += 1;
+        self.sent = self.sent.or(Some(sent));
+        let start = start.filter(|start| start.ready > self.arrived);
+        let attempt = Attempt { sent, start, first_byte: None, lost: None };
+        self.earlier.extend(self.attempt.replace(attempt));
+    }
+
+    /// Notes that the connection it was sent on is gone.
+    pub(crate) fn lost(&mut self, at: Moment, failure: Arc<Failure>) {
+        if let Some(attempt) = &mut self.attempt {
+            attempt.lost = Some((at, failure));
+        }
+    }
+
+    /// All attempts, oldest first.
+    pub fn all_attempts(&self) -> impl Iterator<Item = &Attempt> {
+        self.earlier.iter().chain(&self.attempt)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use metamcp_calls::failure::Fact;
+
     use super::*;
+
+    #[test]
+    fn every_attempt_is_kept_and_only_a_start_that_was_waited_for() {
+        let at = |ms| Moment::START + Duration::from_millis(ms);
+        let names = (Arc::from("s"), Arc::from("t"));
+        let identity = Arc::new(Identity::owner());
+        let mut record =
+            CallRecord::arriving(identity, Origin::McpCall, names, "tools/call", None, at(10));
+        let start =
+            |ready| StartTimes { begun: at(ready - 3), opened: at(ready - 2), ready: at(ready) };
+        record.sending(at(11), Some(start(5)));
+        record.lost(at(12), Arc::new(Failure::new(Fact::OutputClosed)));
+        record.sending(at(20), Some(start(19)));
+        assert_eq!((record.attempts, record.sent), (2, Some(at(11))));
+        let attempts: Vec<_> = record.all_attempts().collect();
+        assert_eq!(attempts.iter().map(|one| one.sent).collect::<Vec<_>>(), [at(11), at(20)]);
+        assert!(attempts[0].start.is_none() && attempts[0].lost.is_some());
+        assert_eq!(attempts[1].start, Some(start(19)));
+    }
 
     #[test]
     fn a_result_failed_only_if_it_says_so_at_its_top() {

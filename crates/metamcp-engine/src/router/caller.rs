@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use metamcp_calls::pool::{ConnId, ServerId};
 use metamcp_types::moment::Moment;
+use metamcp_wire::trace_context::TraceContext;
 use serde_json::Value;
 
 use super::{CallOutcome, Input, ServerRequest};
@@ -66,6 +67,8 @@ pub struct Caller {
     pub origin: Origin,
     /// When it was made, if it had to wait for a list of tools before the router sees it.
     pub arrived: Option<Moment>,
+    /// Where in a trace the client made it, if it said so and calls are traced.
+    pub trace: Option<Arc<TraceContext>>,
 }
 
 impl Caller {

@@ -7,6 +7,7 @@ use metamcp_calls::failure::{Fact, Failure};
 use metamcp_calls::lifecycle::State as SlotState;
 use metamcp_calls::pool::{ConnId, ServerId};
 use metamcp_calls::refresh::Refresh;
+use metamcp_types::moment::Moment;
 use metamcp_types::text;
 use metamcp_wire::modern::headers;
 use parking_lot::Mutex;
@@ -40,12 +41,19 @@ struct Refreshing {
 /// Opens the transport to a server and performs the handshake.
 pub(super) async fn connect(router: Arc<Router>, conn: ConnId, server: ServerId) {
     let Some(entry) = router.entry(server) else { return router.gone(conn) };
+    let begun = router.clock.now();
     let known = router.launcher.era_cache.known(&entry.config).await;
-    start(router, conn, entry, known).await;
+    start(router, conn, entry, known, begun).await;
 }
 
 /// Opens the transport and uses the protocol in the cache, or probes for it.
-async fn start(router: Arc<Router>, conn: ConnId, entry: Entry, known: Option<ServerProtocol>) {
+async fn start(
+    router: Arc<Router>,
+    conn: ConnId,
+    entry: Entry,
+    known: Option<ServerProtocol>,
+    begun: Moment,
+) {
     let instance = router.instance_at(entry.id);
     let variables = instance.as_ref().map(|one| one.surroundings.variables.clone());
     let entry = match secrets::resolved(&entry.config, &variables.unwrap_or_default()).await {
@@ -80,7 +88,8 @@ async fn start(router: Arc<Router>, conn: ConnId, entry: Entry, known: Option<Se
         Err(fact) => return start_failed(&router, conn, Failure::new(fact)),
     };
     let known = transport.begins_with(known);
-    let Some(connection) = install(&router, conn, &entry, &transport) else {
+    let times = (begun, router.clock.now());
+    let Some(connection) = install(&router, conn, &entry, &transport, times) else {
         transport.kill();
         transport.ended().await;
         return router.gone(conn);
@@ -129,7 +138,8 @@ fn again(router: &Arc<Router>, conn: ConnId, server: ServerId) {
                     .era_cache
                     .learn(&entry.config, ServerProtocol::Initialize, true)
                     .await;
-                start(router, conn, entry, Some(ServerProtocol::Initialize)).await;
+                let begun = router.clock.now();
+                start(router, conn, entry, Some(ServerProtocol::Initialize), begun).await;
             });
         }
         None => router.gone(conn),
@@ -142,13 +152,16 @@ fn install(
     conn: ConnId,
     entry: &Entry,
     transport: &Arc<dyn Transport>,
+    times: (Moment, Moment),
 ) -> Option<Arc<Connection>> {
     let mut state = router.lock();
     let Some(Slot::Starting { unwanted: false }) = state.slots.get(&conn) else { return None };
     let (name, transport) = (Arc::clone(&entry.name), Arc::clone(transport));
-    let connection = Arc::new(Connection::new(conn, entry.id, name, transport));
+    let connection = Arc::new(Connection::new(conn, entry.id, name, transport, times));
     let slot = Slot::Live { conn: Arc::clone(&connection), life: Arc::default() };
     state.slots.insert(conn, slot);
+    drop(state);
+    router.keep_stderr(&connection);
     Some(connection)
 }
 
@@ -286,9 +299,7 @@ fn schedule(router: &Arc<Router>, connection: &Arc<Connection>, life: &Arc<Life>
     let due = {
         let mut refresh = life.refresh.lock();
         let due = refresh.rule.due(router.clock.now());
-        if due == metamcp_types::moment::Moment::NEVER
-            || std::mem::replace(&mut refresh.scheduled, true)
-        {
+        if due == Moment::NEVER || std::mem::replace(&mut refresh.scheduled, true) {
             return;
         }
         due

@@ -180,6 +180,7 @@ impl Context {
             roots: Mutex::default(),
             taken: Mutex::default(),
             draining: AtomicBool::new(false),
+            has_listed: AtomicBool::new(false),
         })
     }
 }
@@ -205,6 +206,8 @@ pub struct Seat {
     taken: Mutex<Taken>,
     /// No new calls: the session is ending.
     draining: AtomicBool,
+    /// It was given a list of tools.
+    has_listed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -217,6 +220,11 @@ struct Taken {
 }
 
 impl Seat {
+    /// Whether this is the first list of tools that it is given.
+    pub(crate) fn lists_first(&self) -> bool {
+        !self.has_listed.swap(true, Ordering::Relaxed)
+    }
+
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
@@ -263,6 +271,13 @@ impl Seat {
     /// Whether it has instances of its own.
     pub fn has_own(&self) -> bool {
         self.taken.lock().scopes.iter().any(|(_, scope)| *scope == Scope::Session)
+    }
+
+    /// Whether a server is shared by project, so that the client's roots decide which instance it gets.
+    pub fn has_projects(&self) -> bool {
+        // Brings the scopes up to date; most times there is nothing to do.
+        self.servers();
+        self.taken.lock().scopes.iter().any(|(_, scope)| *scope == Scope::Project)
     }
 
     /// The session is over: what was its own ends now, whoever still holds the seat.

@@ -35,6 +35,8 @@ pub enum CallErrorKind {
     Malformed(Defect),
     /// The server's response is a message, but unusable; a predicate that follows the server's name.
     Unusable(String),
+    /// It could not be recorded in the audit log, and was not sent.
+    Unrecorded(String),
     /// The server's response exceeds the line limit.
     Oversize { bytes: u64, limit: usize },
 }
@@ -45,6 +47,7 @@ impl CallError {
         match &self.kind {
             CallErrorKind::Dispatch { error, .. } => Verdict::Failed(error.word()),
             CallErrorKind::Rpc(_) => Verdict::RpcError,
+            CallErrorKind::Unrecorded(_) => Verdict::Refused("audit_unavailable"),
             CallErrorKind::Malformed(_)
             | CallErrorKind::Unusable(_)
             | CallErrorKind::Oversize { .. } => Verdict::BadResponse,

@@ -286,5 +286,6 @@ fn ready(router: &Arc<Router>, connection: &Arc<Connection>, peer: Peer) {
     }
     router.introduced(connection);
     let now = router.clock.now();
+    connection.is_ready(now);
     router.with(|dispatch, effects| dispatch.connected(connection.id, now, effects));
 }

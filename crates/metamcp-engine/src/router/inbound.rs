@@ -7,6 +7,7 @@ use bytes::Bytes;
 use metamcp_calls::dispatch::Effects;
 use metamcp_calls::notify::List;
 use metamcp_surface::server_request;
+use metamcp_types::moment::Moment;
 use metamcp_wire::modern::result::{self, Kind};
 use metamcp_wire::object;
 
@@ -16,6 +17,10 @@ use super::{CallOutcome, Pending, Router, connect, from_number};
 use crate::upstream::{Connection, Listener, Reply};
 
 impl Listener for Router {
+    fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
     fn on_response(&self, conn: &Arc<Connection>, number: u64, reply: Reply) {
         let Some((call, attempt)) = from_number(number) else { return };
         let now = self.clock.now();
@@ -27,13 +32,19 @@ impl Listener for Router {
         }
         if let Reply::Broke { fact, delivery } = reply {
             let failure = conn.failure(fact);
+            if let Some(pending) = state.dispatch.payload_mut(call) {
+                pending.record.lost(now, Arc::new(failure.clone()));
+            }
             state.dispatch.broke_off(call, conn.id, failure, delivery, now, &mut effects);
             return self.carry_out(state, effects);
         }
         let is_error = !matches!(reply, Reply::Result(_));
         let pending = state.dispatch.answered(call, conn.id, is_error, now, &mut effects);
         self.carry_out(state, effects);
-        let Some(pending) = pending else { return };
+        let Some(mut pending) = pending else { return };
+        if let (Some(begun), Some(attempt)) = (conn.line_begun(), &mut pending.record.attempt) {
+            attempt.first_byte = Some(begun);
+        }
         if conn.list_ttl.get().is_some() {
             connect::used(self, conn);
         }

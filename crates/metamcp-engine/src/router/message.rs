@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use memchr::memmem;
 use metamcp_wire::modern::meta;
-use metamcp_wire::object;
 use metamcp_wire::write::Line;
+use metamcp_wire::{object, write};
 
 use super::UpstreamRequest;
+use crate::observe::CallTrace;
 
 /// What only requests to a stateless server carry.
 pub(super) struct Stateless<'a> {
@@ -58,6 +59,8 @@ pub(super) struct About<'a> {
     pub key: (u64, u64),
     /// What only a stateless server receives.
     pub stateless: Option<&'a Stateless<'a>>,
+    /// Its place in a trace that is recorded.
+    pub trace: Option<&'a CallTrace>,
 }
 
 /// A request up to its body.
@@ -93,7 +96,7 @@ pub(super) fn tail(
     line.text(if is_first { "\"_meta\":" } else { ",\"_meta\":" });
     let (own, stateless) = (call_key(about.key), about.stateless);
     match (&request.meta, stateless) {
-        (None, None) => {
+        (None, None) if about.trace.is_none() => {
             line.text("{\"org.metamcp/callKey\":");
             line.json(&own);
             line.text("}");
@@ -107,6 +110,9 @@ pub(super) fn tail(
             if request.progress.is_some() {
                 let token = about.id.to_string();
                 meta = object::replace_member(&meta, "progressToken", token.as_bytes());
+            }
+            if let Some(trace) = about.trace {
+                meta = with_trace(meta, trace);
             }
             if let Some(with) = stateless {
                 meta = meta::ours(&meta, with.capabilities, with.level, env!("CARGO_PKG_VERSION"));
@@ -131,6 +137,24 @@ fn without_own_fields(meta: &[u8]) -> std::borrow::Cow<'_, [u8]> {
         return meta.into();
     }
     meta::stripped(meta).into()
+}
+
+/// `_meta` with the span of this attempt as the parent of what the server does.
+fn with_trace(mut meta: Vec<u8>, trace: &CallTrace) -> Vec<u8> {
+    let parent = trace.for_server();
+    let members = [
+        ("traceparent", parent.as_deref()),
+        ("tracestate", trace.state.as_deref()),
+        ("baggage", trace.baggage.as_deref()),
+    ];
+    for (name, value) in members {
+        if let Some(value) = value {
+            let mut text = Vec::with_capacity(value.len() + 2);
+            write::json_string(&mut text, value);
+            meta = object::set_member(&meta, name, &text);
+        }
+    }
+    meta
 }
 
 /// A key that stays the same when a call is replayed, as a UUID string, so that servers can deduplicate.
@@ -170,7 +194,7 @@ mod tests {
             verbatim: Some(Verbatim::new(method, params)),
             result_mapper: None,
         };
-        let about = About { id: 7, key: (0, 1), stateless: None };
+        let about = About { id: 7, key: (0, 1), stateless: None, trace: None };
         let mut out = BytesMut::new();
         Line::append(&mut out, |line| {
             head(line, &about, &request);

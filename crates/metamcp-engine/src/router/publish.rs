@@ -8,7 +8,7 @@ use metamcp_calls::state_change::StateChange;
 use metamcp_types::moment::Moment;
 
 use super::{CallError, CallErrorKind, CallOutcome, Caller, Pending, ResultMapper, Router, State};
-use crate::observe::{Event, Interest, Payload, Verdict};
+use crate::observe::{Event, Interest, Origin, Payload, Verdict};
 use crate::{compute, task};
 
 /// A call whose result is being mapped; counted until this is dropped.
@@ -97,8 +97,13 @@ impl Router {
         record.ended = now;
         record.verdict = verdict;
         record.bytes_out = result.map_or(0, Bytes::len);
+        if matches!(record.origin, Origin::Script(_) | Origin::Chain) {
+            self.observer.totals().read_by_script(record.bytes_out);
+        }
         let arguments = pending.request.arguments.as_ref();
-        self.observer.publish(&Event::Call(&pending.record, Payload { arguments, result }));
+        let body = pending.request.body();
+        let payload = Payload { arguments, body, result };
+        self.observer.publish(&Event::Call(&pending.record, payload));
     }
 
     /// What the dispatch changed, as far as anybody wants to know. Allocates only if there is something to tell.

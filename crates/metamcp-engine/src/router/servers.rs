@@ -290,6 +290,16 @@ impl Router {
         Arc::clone(definition)
     }
 
+    /// Ends the connections of these instances once their calls are finished; the next call starts each anew, whatever
+    /// the breaker learnt before. Returns those that are still there.
+    pub fn restart(&self, instances: &[ServerId]) -> Vec<ServerId> {
+        let now = self.clock.now();
+        let restart = |id: &&ServerId| {
+            self.with(|dispatch, effects| dispatch.restart_server(**id, now, effects))
+        };
+        instances.iter().filter(restart).copied().collect()
+    }
+
     fn defined(
         &self,
         context: &Context,
@@ -298,6 +308,30 @@ impl Router {
     ) -> Defined {
         let client = ClientPart::of(&config, self.launcher.pass_env(), &context.surroundings);
         Defined { config, policy, client }
+    }
+
+    /// Restarts every instance of a server, and starts those again that were in use: with `at_once`, calls in flight are
+    /// given up. Returns how many start.
+    pub fn renew(&self, definition: &Definition, at_once: bool) -> usize {
+        let policy = definition.defined.read().policy;
+        let mut all = self.instances();
+        all.retain(|(_, one)| one.definition.id == definition.id);
+        let is_used = |id: ServerId| self.view(id).is_some_and(|view| view.state.is_some());
+        let used: Vec<ServerId> = all.iter().map(|(id, _)| *id).filter(|id| is_used(*id)).collect();
+        if at_once {
+            let now = self.clock.now();
+            for (id, one) in &all {
+                self.with(|dispatch, effects| {
+                    dispatch.remove_server(*id, Removal::AtOnce, now, effects);
+                    dispatch.change_server(*id, owned(policy, one.key), now, effects);
+                });
+            }
+        } else {
+            let all: Vec<ServerId> = all.iter().map(|(id, _)| *id).collect();
+            self.restart(&all);
+        }
+        // Why one does not start is in its state, where whoever restarted it looks.
+        used.into_iter().filter(|id| self.wake(*id).is_ok()).count()
     }
 
     /// A context has this server no longer. With the last one its instances end: calls in flight may finish, those that
@@ -423,6 +457,20 @@ impl Router {
     pub fn pid_of(&self, server: ServerId) -> Option<u32> {
         let live = self.live();
         live.iter().find(|conn| conn.server == server)?.transport.pid()
+    }
+
+    /// Since when the connection of an instance has been usable, if it is.
+    pub fn ready_since(&self, server: ServerId) -> Option<Moment> {
+        let live = self.live();
+        let times = live.iter().find(|conn| conn.server == server)?.start_times();
+        times.map(|times| times.ready)
+    }
+
+    /// How many slots of the pool are in use, and how many servers wait for one.
+    pub fn pool_use(&self) -> (usize, usize) {
+        let state = self.lock();
+        let pool = state.dispatch.pool();
+        (pool.count(), pool.waiting().count())
     }
 
     /// All instances that are in use or may be, for people to look at.

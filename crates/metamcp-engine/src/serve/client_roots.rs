@@ -1,5 +1,5 @@
-//! Follows the roots of a local client: servers that work in a project are shared with those who have the same ones.
-//! Owns: when the client is asked.      Never: passes roots to a server (the router relays those requests).
+//! Follows the roots of a client: servers that work in a project are shared with those who have the same ones.
+//! Owns: when the client is asked: a local one at once, one over HTTP on the stream of a call that depends on it.      Never: passes roots to a server (the router relays those requests).
 //! In: a session whose client has roots.  Out: their digest, in its seat.
 //! Tests: below, `metamcp/tests/daemon/`.
 
@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use metamcp_types::web::file_path;
 use metamcp_wire::object;
 use serde_json::{Value, json};
@@ -32,19 +33,27 @@ pub(super) async fn follow(session: Arc<Session>, seat: Arc<Seat>, knows: watch:
     }
     loop {
         steps.mark_unchanged();
-        let (request, answer) = ServerRequest::of_gateway("roots/list", &json!({}));
-        if session.ask(None, request).is_err() {
+        if !ask(&session, &seat, None).await {
             return;
-        }
-        if let Ok(Ok(Reply::Result(result))) = tokio::time::timeout(ANSWER_WITHIN, answer).await {
-            let folder = seat.context().surroundings.folder.clone();
-            seat.set_roots(digest(&result, folder.as_deref()));
         }
         knows.send_replace(true);
         if steps.changed().await.is_err() {
             return;
         }
     }
+}
+
+/// Asks the client, on the stream of this request of its own if one is given. False if it cannot be asked.
+pub(super) async fn ask(session: &Session, seat: &Seat, request: Option<&Bytes>) -> bool {
+    let (question, answer) = ServerRequest::of_gateway("roots/list", &json!({}));
+    if session.ask(request, question).is_err() {
+        return false;
+    }
+    if let Ok(Ok(Reply::Result(result))) = tokio::time::timeout(ANSWER_WITHIN, answer).await {
+        let folder = seat.context().surroundings.folder.clone();
+        seat.set_roots(digest(&result, folder.as_deref()));
+    }
+    true
 }
 
 /// What tells one set of roots from another; nothing where they are just the folder of the client.

@@ -3,9 +3,11 @@
 //! In: connections on the local socket.  Out: sessions, replies, the end of the process.
 //! Tests: `metamcp/tests/daemon/`.
 
+pub mod admin;
 mod connection;
 mod contexts;
 mod listening;
+mod page;
 mod report;
 
 use std::future::Future;
@@ -29,6 +31,7 @@ use super::wind_up;
 use crate::config::Loaded;
 use crate::env::Variables;
 use crate::gateway::{Gateway, Machine};
+use crate::history::History;
 use crate::observe::{Identity, Subscriber};
 use crate::runtime_folder::{Held, Places, peer_is_us};
 use crate::serve::http::Plan;
@@ -57,6 +60,16 @@ pub trait Host: Send + Sync {
     -> Result<(Plan, Vec<String>), Refusal>;
     /// Runs a command of a shell, to its last frame.
     fn command(&self, command: Command, stream: UnixStream) -> Boxed<()>;
+    /// Runs one on behalf of the page, and returns what it printed.
+    fn run(&self, command: Command) -> Boxed<CommandOutput>;
+}
+
+/// What a command printed, and its exit code.
+#[derive(Debug, Clone, Default)]
+pub struct CommandOutput {
+    pub code: u8,
+    pub out: String,
+    pub err: String,
 }
 
 /// A future of the host's.
@@ -91,6 +104,8 @@ pub struct Daemon {
     adopted: Mutex<Vec<listening::Listener>>,
     connections: Mutex<Vec<Arc<Connected>>>,
     calls: Arc<CallCounter>,
+    page: page::Page,
+    history: Arc<History>,
     /// Takes no new sessions.
     is_draining: AtomicBool,
     /// Asked to end.
@@ -149,6 +164,8 @@ impl Daemon {
     ) -> Arc<Daemon> {
         let calls = Arc::new(CallCounter::default());
         machine.observe(Arc::clone(&calls) as Arc<dyn Subscriber>);
+        let history = Arc::new(History::new(machine.router.clock));
+        machine.observe(Arc::clone(&history) as Arc<dyn Subscriber>);
         let started = machine.router.clock.now();
         Arc::new(Daemon {
             machine,
@@ -160,6 +177,8 @@ impl Daemon {
             adopted: Mutex::default(),
             connections: Mutex::default(),
             calls,
+            page: page::Page::default(),
+            history,
             is_draining: AtomicBool::new(false),
             stopping: watch::channel(false).0,
             departures: watch::channel(()).0,
@@ -214,6 +233,9 @@ impl Daemon {
         if !self.connections.lock().is_empty() {
             self.touch();
             return false;
+        }
+        if self.page.is_watched(self.now()) {
+            self.touch();
         }
         if self.is_draining.load(Ordering::Relaxed) {
             return true;

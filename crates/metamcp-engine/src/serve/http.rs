@@ -120,8 +120,7 @@ pub(super) async fn listen(
     let (names, scopes) = served.cloned().unzip();
     http_config.rules.toolsets = names;
     let sweep = (http_config.session_timeout / 4).clamp(Duration::from_millis(50), SWEEP);
-    let handler =
-        Handler::new(gateway.view.clone(), scopes, Arc::clone(&gateway.router), http_config);
+    let handler = Handler::new(gateway.view.clone(), scopes, &gateway.machine, http_config);
     let (tell, phase) = watch::channel(Phase::Serving);
     let most = most_connections();
     let room = Arc::new(Semaphore::new(most));

@@ -85,6 +85,18 @@ impl ResponseStreams {
         }
     }
 
+    /// Whether this request has an event stream of its own, which is not over.
+    pub fn has(&self, tag: &[u8]) -> bool {
+        match self {
+            ResponseStreams::PerRequest(streams) => {
+                !streams.mode.json
+                    && !streams.mode.stateless
+                    && streams.lock().open.contains_key(tag)
+            }
+            _ => false,
+        }
+    }
+
     /// The request will not be answered.
     pub fn end(&self, tag: &[u8]) {
         if let ResponseStreams::PerRequest(streams) = self {

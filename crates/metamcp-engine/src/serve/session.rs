@@ -19,12 +19,14 @@ use metamcp_wire::era::{self, Era, Revision, VersionHeader};
 use metamcp_wire::frame::skim;
 use metamcp_wire::handshake::{self, Peer};
 use metamcp_wire::scan::Defect;
+use metamcp_wire::trace_context::TraceContext;
 use metamcp_wire::{object, write};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 use tokio::task::AbortHandle;
 
+use super::client_roots;
 use super::response_streams::ResponseStreams;
 use super::stateless::{StatelessHandler, SuspendedCalls};
 use crate::clock::Clock;
@@ -55,6 +57,8 @@ pub struct Session {
     pub stateless: StatelessHandler,
     /// How often the client sent `notifications/initialized`, or that its roots changed.
     ready: watch::Sender<u64>,
+    /// Over HTTP, filled once the client has said its roots; another one when they changed.
+    roots: Mutex<Arc<OnceCell<()>>>,
     me: Weak<Session>,
 }
 
@@ -146,6 +150,7 @@ impl Session {
             response_streams,
             state: Mutex::new(state),
             ready: watch::channel(0).0,
+            roots: Mutex::default(),
             me: me.clone(),
         });
         if resumed {
@@ -169,6 +174,24 @@ impl Session {
         drop(self.ready.subscribe().wait_for(|steps| *steps > 0).await);
     }
 
+    /// Whether which servers it gets depends on roots that it has not said yet, and can be asked for with this request.
+    pub(super) fn lacks_roots(&self, request: &Bytes) -> bool {
+        !self.roots.lock().initialized()
+            && self.peer().is_some_and(|peer| peer.can("roots"))
+            && self.response_streams.has(request)
+            && self.view.seat.has_projects()
+    }
+
+    /// Asks for them, once for all requests that wait for it.
+    pub(super) async fn learn_roots(&self, request: &Bytes) {
+        let cell = Arc::clone(&*self.roots.lock());
+        // Whoever cannot be asked has no roots that could be told apart.
+        cell.get_or_init(|| async {
+            client_roots::ask(self, &self.view.seat, Some(request)).await;
+        })
+        .await;
+    }
+
     /// Moves when the client is initialized, and when its roots change.
     pub(super) fn steps(&self) -> watch::Receiver<u64> {
         self.ready.subscribe()
@@ -179,7 +202,8 @@ impl Session {
         let origin = if self.view.is_direct() { Origin::Direct } else { Origin::McpCall };
         let responder = self.me();
         let client = Arc::clone(&responder) as Arc<dyn Client>;
-        Caller { responder, tag: id.clone(), client, request: id.clone(), origin, arrived: None }
+        let (tag, request) = (id.clone(), id.clone());
+        Caller { responder, tag, client, request, origin, arrived: None, trace: None }
     }
 
     fn responder(&self) -> Arc<dyn Responder> {
@@ -211,9 +235,19 @@ impl Session {
 
     /// Handles one message of the client, already parsed from `line`.
     pub fn take(&self, message: Envelope<'_>, line: &Bytes) {
+        self.take_traced(message, line, None);
+    }
+
+    /// The same for one whose HTTP headers say where in a trace it was made.
+    pub fn take_traced(
+        &self,
+        message: Envelope<'_>,
+        line: &Bytes,
+        trace: Option<Arc<TraceContext>>,
+    ) {
         match message {
             Envelope::Request { id, method, params } => {
-                self.request(Bytes::copy_from_slice(id.raw()), &method, params, line);
+                self.request(Bytes::copy_from_slice(id.raw()), &method, params, line, trace);
             }
             Envelope::Notification { method, params } => self.notified(&method, params),
             Envelope::Result { id, result } => {
@@ -351,16 +385,24 @@ impl Session {
         self.response_streams.answer(id, |out| write::error(out, id, code, &message, None));
     }
 
-    fn request(&self, id: Bytes, method: &str, params: Option<&[u8]>, line: &Bytes) {
+    fn request(
+        &self,
+        id: Bytes,
+        method: &str,
+        params: Option<&[u8]>,
+        line: &Bytes,
+        trace: Option<Arc<TraceContext>>,
+    ) {
         // Its version header, if any, was compared with this before.
         if era::of_request(VersionHeader::Absent, params) == Ok(Era::Stateless)
             && let Some(me) = self.me.upgrade()
         {
-            return self.stateless.request(&me, id, method, params, line);
+            return self.stateless.request(&me, id, method, params, line, trace);
         }
         match method {
             "tools/call" => {
-                let step = self.view.call(params, line, self.caller(&id));
+                let caller = Caller { trace, ..self.caller(&id) };
+                let step = self.view.call(params, line, caller);
                 self.advance(id, step);
             }
             "ping" => self.result(&id, b"{}"),
@@ -392,7 +434,8 @@ impl Session {
                 Some("resources/subscribe") => self.subscribe(id, params),
                 Some("resources/unsubscribe") => self.unsubscribe(&id, params),
                 Some(method) => {
-                    let step = self.view.pass_on(method, params, &self.caller(&id));
+                    let caller = Caller { trace, ..self.caller(&id) };
+                    let step = self.view.pass_on(method, params, &caller);
                     self.advance(id, step);
                 }
                 None => {
@@ -464,6 +507,7 @@ impl Session {
             "notifications/initialized" => self.ready.send_modify(|steps| *steps += 1),
             "notifications/roots/list_changed" => {
                 self.view.surface.router.roots_changed(|server| self.view.seat.uses(server));
+                *self.roots.lock() = Arc::default();
                 self.ready.send_modify(|steps| *steps += 1);
             }
             _ => {}
@@ -535,7 +579,12 @@ impl Session {
 
     fn finish(&self, id: &Bytes, finished: Finished) {
         match finished.in_words() {
-            Finished::Result(result) => self.result(id, &result),
+            Finished::Result(result) => {
+                if !self.view.is_direct() {
+                    self.view.surface.router.observer.totals().shown(result.len());
+                }
+                self.result(id, &result);
+            }
             Finished::Refused(_) => {}
             Finished::Protocol { code, message } => self.refuse(id, code, &message),
             Finished::Dispatched => {}

@@ -16,6 +16,7 @@ use metamcp_wire::modern::listen::{self, Filter};
 use metamcp_wire::modern::meta::{self, Meta};
 use metamcp_wire::modern::{Fault, result};
 use metamcp_wire::seal::{self, Resume};
+use metamcp_wire::trace_context::TraceContext;
 use metamcp_wire::{object, write};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -108,8 +109,9 @@ impl StatelessHandler {
         method: &str,
         params: Option<&[u8]>,
         line: &Bytes,
+        trace: Option<Arc<TraceContext>>,
     ) {
-        let requester = Requester::new(session, id);
+        let requester = Requester::new(session, id, trace);
         let read = match precheck(&self.view, method, params) {
             Ok(read) => read,
             Err(fault) => return requester.refuse(&fault),

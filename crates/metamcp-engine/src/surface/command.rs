@@ -19,11 +19,14 @@ const TAG: &[u8] = b"1";
 impl View {
     /// Makes a `tools/call` with these params, and waits for its outcome.
     pub async fn call_for_command(&self, params: &Value) -> Finished {
+        self.call_as(Identity::owner(), params).await
+    }
+
+    /// The same on behalf of this identity.
+    pub async fn call_as(&self, identity: Identity, params: &Value) -> Finished {
         let (answer, answered) = oneshot::channel();
-        let command = Arc::new(Command {
-            identity: Arc::new(Identity::owner()),
-            answer: Mutex::new(Some(answer)),
-        });
+        let command =
+            Arc::new(Command { identity: Arc::new(identity), answer: Mutex::new(Some(answer)) });
         let client: Arc<dyn Client> = Arc::clone(&command) as Arc<dyn Client>;
         self.surface.router.attach(&client);
         let caller = Caller {
@@ -33,6 +36,7 @@ impl View {
             request: Bytes::from_static(TAG),
             origin: Origin::Command,
             arrived: None,
+            trace: None,
         };
         // The command may be given up: its shell is gone, and what it asked for goes with it.
         let _cancel = CancelOnDrop(Arc::clone(&self.surface.router), Arc::clone(&caller.responder));

@@ -25,6 +25,7 @@ use super::script_queue::ScriptQueue;
 use super::sub_request::Progress;
 use super::{Finished, Running, Step, View};
 use crate::compute;
+use crate::observe::{Event, Interest, ScriptPayload, ScriptRecord};
 use crate::rlimits;
 use crate::router::{Caller, Entry};
 
@@ -198,7 +199,9 @@ impl View {
         if progress.is_followed() {
             self.surface.router.watch_silence(progress);
         }
+        let mut end = ScriptEnd::new(self, progress.parent(), transcript.script, script_request);
         let ran = self.run_script(script_request, progress, transcript).await;
+        end.publish(&ran);
         progress.script_ended();
         ran
     }
@@ -337,6 +340,71 @@ impl View {
         structured.push_str(value);
         structured.push('}');
         format!("{{\"content\":{content},\"structuredContent\":{structured}}}").into_bytes()
+    }
+}
+
+/// Publishes the record of a script, also of one that is cut short.
+struct ScriptEnd<'a> {
+    view: &'a View,
+    code: &'a str,
+    record: ScriptRecord,
+    is_published: bool,
+}
+
+impl<'a> ScriptEnd<'a> {
+    fn new(view: &'a View, caller: &Caller, number: u64, request: &'a ScriptRequest) -> Self {
+        let (identity, now) = (caller.client.identity(), view.surface.router.clock.now());
+        let record = ScriptRecord {
+            number,
+            identity,
+            began: now,
+            ended: now,
+            verdict: "cancelled",
+            calls: 0,
+            bytes_out: 0,
+        };
+        ScriptEnd { view, code: &request.source, record, is_published: false }
+    }
+
+    fn publish(&mut self, ran: &Result<FinishedScript, ErrorObject>) {
+        self.is_published = true;
+        let observer = &self.view.surface.router.observer;
+        if !observer.wants(Interest::SCRIPTS) {
+            return;
+        }
+        let record = &mut self.record;
+        record.ended = self.view.surface.router.clock.now();
+        let outcome = match ran {
+            Err(refused) => {
+                record.verdict = refused.code().word();
+                let payload = ScriptPayload { code: self.code, ..ScriptPayload::default() };
+                return observer.publish(&Event::Script(record, payload));
+            }
+            Ok(ran) => &ran.outcome,
+        };
+        record.verdict = match outcome.status {
+            Status::Ok => "ok",
+            _ if outcome.limit.is_some() => "limit",
+            _ => "failed",
+        };
+        record.calls = outcome.calls.len();
+        record.bytes_out = outcome.value.as_ref().map_or(0, String::len);
+        let logs: Vec<(&'static str, &str)> =
+            outcome.logs.iter().map(|line| (level(line.level), line.text.as_str())).collect();
+        let error = outcome.error.as_ref().map(|error| error.message.as_str());
+        let payload = ScriptPayload { code: self.code, logs: &logs, error };
+        observer.publish(&Event::Script(record, payload));
+    }
+}
+
+impl Drop for ScriptEnd<'_> {
+    fn drop(&mut self) {
+        if !self.is_published {
+            self.record.ended = self.view.surface.router.clock.now();
+            let payload = ScriptPayload { code: self.code, ..ScriptPayload::default() };
+            let observer = &self.view.surface.router.observer;
+            observer.publish(&Event::Script(&self.record, payload));
+        }
     }
 }
 

@@ -151,6 +151,7 @@ impl View {
             }
         };
         if plan.is_refused() {
+            provisioner.decided(&plan, Some(&caller.client.identity()), "refused");
             let text = candidates_text(std::slice::from_ref(&plan));
             let refused =
                 ErrorObject::new(Code::Denied, format!("metamcp does not install this:\n{text}"));
@@ -186,6 +187,7 @@ impl View {
         if plan.verdict.granted
             && let Ok(consent) = plan.complete(&[])
         {
+            provisioner.decided(plan, None, "granted_before");
             return Ok(consent);
         }
         match provisioner.store.use_yes(plan) {
@@ -200,15 +202,19 @@ impl View {
             // Not even asked: an approval that does not count would only mislead the person who gives it.
             false => ApprovalAnswer::NoAnswer(NO_APPROVER),
         };
+        let identity = caller.client.identity();
+        let decided = |verdict| provisioner.decided(plan, Some(&identity), verdict);
         let why = match answer {
             ApprovalAnswer::Approved(values) => match plan.complete(&values) {
                 Ok(consent) => {
+                    decided("approved");
                     provisioner.store.forget_pending(plan);
                     return Ok(consent);
                 }
                 Err(rejected) => return Err(Finished::error(&unusable(plan, &rejected))),
             },
             ApprovalAnswer::Declined => {
+                decided("declined");
                 provisioner.store.forget_pending(plan);
                 let denied = ErrorObject::new(Code::Denied, "the user declined")
                     .hint("Nothing was installed. Do not request it again.");

@@ -78,13 +78,15 @@ pub enum Code {
     BackendOverrideInvalid,
     /// The gateway is shutting down.
     ShuttingDown,
+    /// The call cannot be recorded, and has to be.
+    AuditUnavailable,
     /// A bug in the gateway.
     Internal,
 }
 
 impl Code {
     /// Every code, with what it means.
-    pub const ALL: [(Code, &'static str); 22] = [
+    pub const ALL: [(Code, &'static str); 23] = [
         (Code::ToolNotFound, "the server has no tool of that name; the nearest names are given"),
         (Code::ServerNotFound, "no server of that name is configured; the nearest names are given"),
         (
@@ -142,6 +144,10 @@ impl Code {
             Code::ShuttingDown,
             "the gateway is shutting down; `details.sent` says whether the server may have run the call",
         ),
+        (
+            Code::AuditUnavailable,
+            "the audit log cannot be written, and `audit.required` is set; the call was not sent",
+        ),
         (Code::Internal, "a bug in metamcp"),
     ];
 
@@ -169,6 +175,7 @@ impl Code {
             Code::StreamNotSupported => "stream_not_supported",
             Code::BackendOverrideInvalid => "backend_override_invalid",
             Code::ShuttingDown => "shutting_down",
+            Code::AuditUnavailable => "audit_unavailable",
             Code::Internal => "internal",
         }
     }
@@ -355,6 +362,12 @@ impl ErrorObject {
             )
             .hint("The call may have run in part. Call again, or use another tool.")
             .detail("category", "other"),
+            CallErrorKind::Unrecorded(why) => ErrorObject::new(
+                Code::AuditUnavailable,
+                format!("the call to the server {server:?} was not sent, because it cannot be recorded: {why}"),
+            )
+            .hint("The owner of metamcp requires every call to be in the audit log. Ask them to make room on its disk; `metamcp doctor` checks it.")
+            .retryable(None),
             CallErrorKind::Oversize { bytes, limit } => ErrorObject::new(
                 Code::LimitExceeded,
                 format!("the response of the server {server:?} has {bytes} bytes, and the limit is {limit}"),

@@ -71,6 +71,8 @@ impl View {
             CallOutcome::Result(result) if view.is_too_long(&result) => {
                 let handle = view.surface.results.put_result(&view.owner(), result.clone());
                 let shown = excerpt::shortened(&result, limit, &handle, view.audience);
+                let kept = result.len().saturating_sub(shown.len());
+                view.surface.router.observer.totals().cut(kept);
                 CallOutcome::Result(Bytes::from(shown))
             }
             outcome => outcome,

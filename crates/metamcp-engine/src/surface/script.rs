@@ -43,7 +43,7 @@ static LAST_SCRIPT: AtomicU64 = AtomicU64::new(0);
 /// What a script logged and called so far, for a response that cannot wait for its end.
 pub(super) struct Transcript {
     /// Its number, which the records of its calls carry.
-    script: u64,
+    pub(super) script: u64,
     recorded: Mutex<Recorded>,
 }
 

@@ -6,7 +6,7 @@
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher as _;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -30,6 +30,7 @@ use tokio::time::Instant;
 use super::outbound::Outbound;
 use super::transport::Transport;
 use crate::clock;
+use crate::observe::StartTimes;
 use crate::stream::{ReadBudget, read_lines};
 
 /// The largest request id: some servers store ids as signed 32-bit integers.
@@ -65,6 +66,8 @@ pub enum Reply {
 
 /// Receives what a server sends.
 pub trait Listener: Send + Sync {
+    /// The time, for what takes long enough to be measured.
+    fn now(&self) -> Moment;
     /// The response to the call with this number.
     fn on_response(&self, conn: &Arc<Connection>, number: u64, reply: Reply);
     fn on_notification(&self, conn: &Arc<Connection>, method: &str, params: Option<&[u8]>);
@@ -102,6 +105,12 @@ pub struct Connection {
     subscribed: Mutex<HashSet<String>>,
     open_server_requests: AtomicU32,
     notification_limiter: Mutex<NotificationLimiter>,
+    /// When its start began and its transport was open.
+    opened: (Moment, Moment),
+    /// When its handshake was done.
+    ready: OnceLock<Moment>,
+    /// When the line that is being handled began, in microseconds; zero for one that came whole.
+    line_begun: AtomicU64,
 }
 
 /// Whether the exit of a server's process is a failed start. A server may crash or hang on the probe for its era: it is
@@ -174,6 +183,7 @@ impl Connection {
         server: ServerId,
         name: Arc<str>,
         transport: Arc<dyn Transport>,
+        opened: (Moment, Moment),
     ) -> Connection {
         Connection {
             id,
@@ -190,7 +200,38 @@ impl Connection {
             subscribed: Mutex::default(),
             open_server_requests: AtomicU32::new(0),
             notification_limiter: Mutex::default(),
+            opened,
+            ready: OnceLock::new(),
+            line_begun: AtomicU64::new(0),
         }
+    }
+
+    /// The handshake is done.
+    pub fn is_ready(&self, now: Moment) {
+        // Only the first of them was the start.
+        let _unchanged = self.ready.set(now);
+    }
+
+    /// How its start went, once it is over.
+    pub fn start_times(&self) -> Option<StartTimes> {
+        let (begun, opened) = self.opened;
+        self.ready.get().map(|ready| StartTimes { begun, opened, ready: *ready })
+    }
+
+    /// When the line that is being handled began to arrive, unless it came whole.
+    pub fn line_begun(&self) -> Option<Moment> {
+        let micros = self.line_begun.load(Ordering::Relaxed);
+        (micros != 0).then(|| Moment::START + Duration::from_micros(micros))
+    }
+
+    fn began_line(&self, now: Moment) {
+        let micros = u64::try_from(now.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.line_begun.store(micros.max(1), Ordering::Relaxed);
+    }
+
+    /// What its process wrote to stderr.
+    pub fn stderr(&self) -> StderrTail {
+        self.stderr.clone()
     }
 
     /// Sends a request of the gateway's own. The receiver fails if the connection ends first.
@@ -351,12 +392,19 @@ impl Connection {
                     read_budget.read(count).await;
                 }
             }
+            let mut is_long = self.line_begun().is_some();
             while let Some(line) = lines.next_line() {
                 since_line = 0;
                 if let Some(fact) = self.on_line(line, listener, &mut garbage) {
                     return fact;
                 }
+                if std::mem::take(&mut is_long) {
+                    self.line_begun.store(0, Ordering::Relaxed);
+                }
                 read_budget.heard().await;
+            }
+            if lines.is_inside() && self.line_begun().is_none() {
+                self.began_line(listener.now());
             }
             if since_line > MAX_DISCARDED_BYTES {
                 return Fact::Oversize { bytes: since_line };

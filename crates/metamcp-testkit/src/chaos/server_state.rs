@@ -104,6 +104,10 @@ impl ServerState {
             tool: Some(call.tool.clone()),
             key: Some(call.key.clone()),
             call: call.meta["org.metamcp/callKey"].as_str().map(str::to_owned),
+            trace: ["traceparent", "tracestate", "baggage"]
+                .iter()
+                .filter_map(|name| Some(((*name).to_owned(), call.meta[name].as_str()?.to_owned())))
+                .collect(),
             detail: json!({"id": serde_json::from_str::<Value>(&call.id).unwrap_or_default()}),
             ..Record::new(EventKind::Execute)
         });

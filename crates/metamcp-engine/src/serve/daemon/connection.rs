@@ -21,7 +21,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use super::contexts::OpenContext;
 use super::{
-    ClientContext, Command, Connected, Daemon, Ticket, VERSION, listening, number, report,
+    ClientContext, Command, Connected, Daemon, Ticket, VERSION, admin, listening, number, report,
 };
 use crate::env::Variables;
 use crate::serve::client_roots;
@@ -80,6 +80,11 @@ pub(super) async fn serve(daemon: Arc<Daemon>, mut stream: UnixStream) {
             }
         },
         Kind::Listen => listening::serve(daemon, hello, stream).await,
+        Kind::Admin => {
+            if accept(&mut stream, accepted()).await {
+                admin::serve(&daemon, &hello, stream).await;
+            }
+        }
         Kind::Listeners => listening::hand_over(&daemon, stream).await,
     }
 }
@@ -208,7 +213,7 @@ async fn session(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStream) {
     let (gateway, loaded) = (Arc::clone(&context.gateway), context.loaded());
     if loaded.config.settings.serve.transport != Transport::Stdio {
         let words = "the configuration of this client says that it listens on HTTP";
-        return refuse(&mut stream, Refusal::new(VERSION, Code::Off, words)).await;
+        return refuse(&mut stream, Refusal::new(VERSION, Code::Http, words)).await;
     }
     let mut remarks = daemon.host.remarks(&loaded);
     remarks.extend(daemon.differences(&loaded.config.settings));

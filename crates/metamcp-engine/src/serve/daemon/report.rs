@@ -8,9 +8,12 @@ use metamcp_calls::pool::ServerId;
 use metamcp_child::memory;
 use metamcp_config::settings::Settings;
 
+use super::admin::overview;
 use super::{Daemon, VERSION};
 use crate::router::{Client as _, Instance, ScopeKey};
-use crate::serve::daemon_status::{DaemonStatus, InstanceStatus, ServerStatus, SessionStatus};
+use crate::serve::daemon_status::{
+    AuditStatus, DaemonStatus, InstanceStatus, ServerStatus, SessionStatus,
+};
 
 /// The same with the memory of each process, which has to be read from the system.
 pub(super) fn with_memory(mut status: DaemonStatus) -> DaemonStatus {
@@ -71,6 +74,7 @@ impl Daemon {
             draining: self.is_draining.load(std::sync::atomic::Ordering::Relaxed),
             idle_exit_ms: (!idle_exit.is_zero())
                 .then(|| u64::try_from(idle_exit.as_millis()).unwrap_or(u64::MAX)),
+            audit: self.machine.audit.as_ref().map(|audit| AuditStatus::of(&audit.health())),
             contexts: u32::try_from(self.contexts.count()).unwrap_or(u32::MAX),
             listeners: connections
                 .iter()
@@ -105,6 +109,14 @@ impl Daemon {
             });
             let server = &mut servers[at].1;
             server.queued += u32::try_from(view.queued).unwrap_or(0);
+            let phase = overview::phase(view.breaker);
+            if server.breaker.is_empty() || phase != "normal" {
+                phase.clone_into(&mut server.breaker);
+            }
+            let failure = view.last_failure.as_ref().map(|failure| failure.fact.to_string());
+            if failure.is_some() {
+                server.failure.clone_from(&failure);
+            }
             let Some(state) = view.state else { continue };
             let using = users.get(&id).cloned().unwrap_or_default();
             let pid = router.pid_of(id);
@@ -113,13 +125,16 @@ impl Daemon {
                 state: word(state).to_owned(),
                 pid,
                 memory_bytes: None,
-                age_ms: None,
+                age_ms: router.ready_since(id).map(|since| {
+                    u64::try_from(self.now().since(since).as_millis()).unwrap_or(u64::MAX)
+                }),
+                breaker: phase.to_owned(),
                 in_flight: match state {
                     State::Active { in_flight } => in_flight.get(),
                     _ => 0,
                 },
                 sessions: using,
-                failure: view.last_failure.map(|failure| failure.fact.to_string()),
+                failure,
             });
         }
         servers.into_iter().map(|(_, server)| server).collect()
@@ -147,6 +162,7 @@ impl Daemon {
             ("pool", own.pool != of_client.pool),
             ("containment", own.containment != of_client.containment),
             ("passEnv", own.pass_env != of_client.pass_env),
+            ("audit", own.audit != of_client.audit),
         ];
         let names: Vec<&str> =
             pairs.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect();

@@ -19,11 +19,11 @@ use metamcp_types::text;
 use parking_lot::{Mutex, RwLock};
 use sha2::{Digest, Sha256};
 
-pub use generated::{Generated, GeneratedError};
+pub use generated::{Generated, GeneratedError, Purpose};
 pub use jwt::{Expected, JwtError};
 pub use keys::{KeyError, KeySet};
 pub use source::{KeySource, SourceError};
-pub use tokens::{LineError, Token, tokens_of};
+pub use tokens::{LineError, Role, Token, tokens_of};
 
 /// Maximum length of a token: far more than any issuer makes.
 const MAX_TOKEN: usize = 16 * 1024;
@@ -49,6 +49,8 @@ pub struct Visitor {
     pub principal: Principal,
     /// The one toolset it may use; none for everything.
     pub toolset: Option<Arc<str>>,
+    /// Whether it reads metrics, too or only.
+    pub role: Role,
     /// The result holds for the same header while [`Access::generation`] is this. `None` for signed tokens, which expire.
     pub good_for: Option<u64>,
 }
@@ -88,6 +90,8 @@ pub enum ApproverError {
 pub struct Access {
     tokens: Vec<Known>,
     generated: Option<Watched>,
+    /// The generated token that reads metrics.
+    metrics: Option<Watched>,
     signed: Option<Signed>,
     /// Hashes subjects of signed tokens into principals. Keyed at random, so that collisions cannot be chosen.
     subjects: RandomState,
@@ -101,12 +105,15 @@ struct Known {
     digest: [u8; 32],
     name: Option<String>,
     toolset: Option<Arc<str>>,
+    role: Role,
 }
 
-/// The generated token, which may be rotated while we serve.
+/// A generated token, which may be rotated while we serve.
 struct Watched {
     home: PathBuf,
-    digest: RwLock<[u8; 32]>,
+    purpose: Purpose,
+    /// `None` while there is none.
+    digest: RwLock<Option<[u8; 32]>>,
     generation: AtomicU64,
     /// The second in which an unknown token last caused the file to be read.
     looked: AtomicU64,
@@ -134,10 +141,12 @@ impl Access {
             digest: digest(token.text.as_bytes()),
             name: token.name,
             toolset: token.toolset.map(Arc::from),
+            role: token.role,
         };
         Access {
             tokens: tokens.into_iter().map(known).collect(),
             generated: None,
+            metrics: None,
             signed,
             subjects: RandomState::new(),
             approvers: HashSet::new(),
@@ -147,13 +156,16 @@ impl Access {
 
     /// With the generated token of this home.
     pub fn generated(home: PathBuf, token: &Generated) -> Access {
-        let generated = Watched {
-            home,
-            digest: RwLock::new(digest(token.expose().as_bytes())),
-            generation: AtomicU64::new(0),
-            looked: AtomicU64::new(0),
-        };
+        let known = Some(digest(token.expose().as_bytes()));
+        let generated = Watched::new(home, Purpose::Clients, known);
         Access { generated: Some(generated), ..Access::open() }
+    }
+
+    /// The same with the token for metrics of this home, once there is one.
+    #[must_use]
+    pub fn with_metrics(mut self, home: PathBuf) -> Access {
+        self.metrics = Some(Watched::new(home, Purpose::Metrics, None));
+        self
     }
 
     /// Sets the principals that may approve.
@@ -190,21 +202,21 @@ impl Access {
 
     /// How often tokens were rotated.
     pub fn generation(&self) -> u64 {
-        self.generated.as_ref().map_or(0, |watched| watched.generation.load(Ordering::Acquire))
+        let watched = self.generated.iter().chain(&self.metrics);
+        watched.map(|watched| watched.generation.load(Ordering::Acquire)).sum()
     }
 
     /// Checks whether the generated token was rotated.
     pub fn refresh(&self) {
-        if let Some(watched) = &self.generated {
-            watched.refresh();
-        }
+        self.generated.iter().chain(&self.metrics).for_each(Watched::refresh);
     }
 
     /// Authenticates an `Authorization` header; `unix` is the current time in seconds.
     pub fn visitor(&self, authorization: Option<&str>, unix: u64) -> Result<Visitor, Denied> {
         let good_for = Some(self.generation());
         if self.is_open() {
-            return Ok(Visitor { principal: Principal::ANYBODY, toolset: None, good_for });
+            let (principal, role) = (Principal::ANYBODY, Role::Owner);
+            return Ok(Visitor { principal, toolset: None, role, good_for });
         }
         let token = authorization.and_then(bearer).ok_or(Denied::Missing)?;
         if token.is_empty() || token.len() > MAX_TOKEN {
@@ -216,7 +228,8 @@ impl Access {
         for (at, known) in self.tokens.iter().enumerate() {
             if is_same(&known.digest, &shown) {
                 let toolset = known.toolset.clone();
-                found = Some(Visitor { principal: numbered(at), toolset, good_for });
+                let (principal, role) = (numbered(at), known.role);
+                found = Some(Visitor { principal, toolset, role, good_for });
             }
         }
         if let Some(found) = found {
@@ -225,8 +238,15 @@ impl Access {
         if let Some(watched) = &self.generated
             && (watched.is(&shown) || (watched.may_look(unix) && watched.is(&shown)))
         {
-            let good_for = Some(self.generation());
-            return Ok(Visitor { principal: self.of_generated(), toolset: None, good_for });
+            let (principal, good_for) = (self.of_generated(), Some(self.generation()));
+            return Ok(Visitor { principal, toolset: None, role: Role::Owner, good_for });
+        }
+        if let Some(watched) = &self.metrics
+            && (watched.is(&shown) || (watched.may_look(unix) && watched.is(&shown)))
+        {
+            // It begins no session, so nothing ever belongs to it.
+            let (principal, good_for) = (self.of_generated(), Some(self.generation()));
+            return Ok(Visitor { principal, toolset: None, role: Role::Metrics, good_for });
         }
         let Some(signed) = &self.signed else { return Err(Denied::Invalid) };
         let keys = signed.keys.read();
@@ -238,7 +258,8 @@ impl Access {
         })?;
         let principal = self.of_signed(bearer.kind, &bearer.name);
         self.remember_name(principal, bearer.kind, &bearer.name);
-        Ok(Visitor { principal, toolset: bearer.toolset.map(Arc::from), good_for: None })
+        let toolset = bearer.toolset.map(Arc::from);
+        Ok(Visitor { principal, toolset, role: Role::Tools, good_for: None })
     }
 
     /// The principal of a name in `approvers`.
@@ -303,8 +324,13 @@ impl Access {
 }
 
 impl Watched {
+    fn new(home: PathBuf, purpose: Purpose, known: Option<[u8; 32]>) -> Watched {
+        let (generation, looked) = (AtomicU64::new(0), AtomicU64::new(0));
+        Watched { home, purpose, digest: RwLock::new(known), generation, looked }
+    }
+
     fn is(&self, shown: &[u8; 32]) -> bool {
-        is_same(&self.digest.read(), shown)
+        self.digest.read().is_some_and(|digest| is_same(&digest, shown))
     }
 
     /// Reads the file again for an unknown token, at most once a second: it may have been rotated.
@@ -317,9 +343,9 @@ impl Watched {
     }
 
     fn refresh(&self) {
-        match Generated::found(&self.home) {
+        match Generated::found(&self.home, self.purpose) {
             Ok(Some(token)) => {
-                let fresh = digest(token.expose().as_bytes());
+                let fresh = Some(digest(token.expose().as_bytes()));
                 let mut digest = self.digest.write();
                 if *digest != fresh {
                     *digest = fresh;
@@ -439,19 +465,19 @@ mod tests {
     #[test]
     fn a_generated_token_that_was_replaced_lets_nobody_in() {
         let home = tempfile::tempdir().unwrap();
-        let old = Generated::of(home.path()).unwrap();
+        let old = Generated::of(home.path(), Purpose::Clients).unwrap();
         let access = Access::generated(home.path().to_owned(), &old);
         let bearer = |token: &Generated| format!("Bearer {}", token.expose());
         let at = |token: &Generated, second| access.visitor(Some(&bearer(token)), second);
         let before = at(&old, 1).unwrap();
         assert!(!access.approves(before.principal));
-        let new = Generated::rotated(home.path()).unwrap();
+        let new = Generated::rotated(home.path(), Purpose::Clients).unwrap();
         // Once it was seen, the old one is over, for connections that were let in by it too.
         let after = at(&new, 2).unwrap();
         assert_eq!(after.principal, before.principal);
         assert_ne!(after.good_for, before.good_for);
         assert_eq!(at(&old, 3), Err(Denied::Invalid));
-        let newest = Generated::rotated(home.path()).unwrap();
+        let newest = Generated::rotated(home.path(), Purpose::Clients).unwrap();
         access.refresh();
         assert_eq!(at(&new, 4), Err(Denied::Invalid));
         assert!(at(&newest, 4).is_ok());

@@ -10,6 +10,8 @@ pub const DIRECT: &str = "/mcp/direct";
 pub const FULL: &str = "/mcp/full";
 /// Prefix of the endpoints of toolsets.
 pub const TOOLSETS: &str = "/mcp/toolsets/";
+/// Metrics, for Prometheus and its like.
+pub const METRICS: &str = "/metrics";
 /// The stream of the HTTP+SSE transport of 2024.
 pub const SSE: &str = "/sse";
 /// The endpoint its clients post to.
@@ -83,6 +85,8 @@ pub enum Route {
     Metadata,
     /// Health check.
     Health,
+    /// What the gateway counts.
+    Metrics,
 }
 
 /// The endpoint of a request. A session is valid only at the one where it began.
@@ -163,6 +167,11 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Whether it says who may come in, rather than how a request is written.
+    pub fn is_about_access(&self) -> bool {
+        self.status() == 403
+    }
+
     /// The HTTP status.
     pub fn status(&self) -> u16 {
         match self {
@@ -237,6 +246,7 @@ impl Rules {
             ),
             SSE if self.legacy => (&[("GET", Route::Sse)], "GET"),
             MESSAGES if self.legacy => (&[("POST", Route::Messages)], "POST"),
+            METRICS => (&[("GET", Route::Metrics)], "GET"),
             path if self.is_metadata(path) => (&[("GET", Route::Metadata)], "GET"),
             _ => return Err(Refusal::Path),
         };

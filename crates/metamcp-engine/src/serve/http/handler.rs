@@ -4,6 +4,7 @@
 //! Tests: `metamcp/tests/http/`.
 
 mod head;
+mod observing;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,11 +20,13 @@ use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use metamcp_config::settings::ToolSurface;
 use metamcp_wire::era::{self, Era, Revision, VersionHeader};
+use metamcp_wire::trace_context::TraceContext;
 use parking_lot::{Mutex, MutexGuard};
 
 pub(super) use self::head::{bad_message, busy, fresh_id, no_session, prefers_events, unreadable};
 use self::head::{joined, named_session, read_head, refused, session_id, unknown_version, version};
-use super::access::{Access, Denied, Principal, Visitor};
+use self::observing::unfit;
+use super::access::{Access, Denied, Principal, Role, Visitor};
 use super::body::{BodyReadError, RequestBody, discard, whole};
 use super::connection_timer::ConnectionTimer;
 use super::guard::{Admitted, Endpoint, METADATA, Refusal, Route, Rules};
@@ -34,12 +37,15 @@ use super::sessions::{ActiveSession, Found, Owner, SessionId, Sessions};
 use super::stateless::not_here;
 use super::stream::{First, KEEP_ALIVE, Reader, from_event_id};
 use crate::clock;
-use crate::observe::Identity;
+use crate::gateway::Machine;
+use crate::metrics::Metrics;
+use crate::observe::{Action, Event, Identity, Subject};
 use crate::router::{Router, Seat};
 use crate::serve::Session;
 use crate::serve::response_streams::{IdInUse, RequestStreams, ResponseMode, ResponseStreams};
 use crate::serve::stateless::SuspendedCalls;
 use crate::surface::{Scope, View};
+use crate::task;
 
 /// Time for a body to arrive: a client that sends it byte by byte holds a connection no longer.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -78,6 +84,8 @@ pub struct Handler {
     /// The scopes of toolset endpoints, in the order of `Rules::toolsets`.
     scopes: Vec<Arc<Scope>>,
     pub(super) router: Arc<Router>,
+    /// What it counts; the whole machine's.
+    metrics: Option<Arc<Metrics>>,
     pub(super) http_config: HttpConfig,
     pub(super) sessions: Mutex<Sessions<Arc<Session>>>,
     /// Sessions of the HTTP+SSE transport; each lives as long as its stream.
@@ -113,13 +121,14 @@ impl Handler {
     pub fn new(
         view: View,
         scopes: Vec<Arc<Scope>>,
-        router: Arc<Router>,
+        machine: &Machine,
         http_config: HttpConfig,
     ) -> Arc<Handler> {
         Arc::new_cyclic(|me| Handler {
             view,
             scopes,
-            router,
+            router: Arc::clone(&machine.router),
+            metrics: machine.metrics.clone(),
             sessions: Mutex::new(Sessions::new(http_config.session_timeout)),
             bodies: Bodies::new(http_config.body_bytes),
             http_config,
@@ -162,7 +171,12 @@ impl Handler {
     pub(super) fn admit(&self, parts: &Parts) -> Result<Admission, ErrorResponse> {
         let accept = joined(&parts.headers, &ACCEPT);
         let head = read_head(parts, accept.as_deref());
-        let admitted = self.http_config.rules.admit(&head).map_err(|refusal| refused(&refusal))?;
+        let admitted = self.http_config.rules.admit(&head).map_err(|refusal| {
+            if refusal.is_about_access() {
+                self.publish_refusal(&refusal.to_string());
+            }
+            refused(&refusal)
+        })?;
         let shown_to = admitted.shown_to.and_then(|origin| HeaderValue::from_str(origin).ok());
         let mut admission = Admission {
             route: admitted.route,
@@ -203,6 +217,7 @@ impl Handler {
             Route::Preflight => Ok(reply::empty(StatusCode::NO_CONTENT)),
             Route::Metadata => self.metadata(owner.endpoint, &parts.headers),
             Route::Health => Ok(self.health()),
+            Route::Metrics => self.metrics(&parts.headers).await,
         };
         let mut response = done.unwrap_or_else(|error_response| *error_response);
         admission.show(&mut response);
@@ -301,6 +316,11 @@ impl Handler {
         sessions.sweep(self.router.clock.now());
     }
 
+    fn publish_refusal(&self, reason: &str) {
+        let action = Action::new(Subject::Refusal { at: "http", reason }, "refused");
+        self.router.observer.publish(&Event::Action(action));
+    }
+
     fn visitor(
         &self,
         headers: &HeaderMap,
@@ -309,7 +329,7 @@ impl Handler {
     ) -> Result<Visitor, ErrorResponse> {
         if !admitted.route.is_guarded() {
             let principal = Principal::ANYBODY;
-            return Ok(Visitor { principal, toolset: None, good_for: None });
+            return Ok(Visitor { principal, toolset: None, role: Role::Owner, good_for: None });
         }
         let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let rules = &self.http_config.rules;
@@ -322,16 +342,23 @@ impl Handler {
         };
         let visitor = self.http_config.access.visitor(shown, clock::unix_millis() / 1000);
         let visitor = visitor.map_err(|denied| {
+            self.publish_refusal(&denied.to_string());
             let mut response =
                 reply::refusal(StatusCode::UNAUTHORIZED, REFUSED, &denied.to_string());
             let error = (denied != Denied::Missing).then_some("invalid_token");
             reply::challenge(&mut response, &metadata(), error);
             Box::new(response)
         })?;
+        if let Some(message) = unfit(visitor.role, admitted.route) {
+            let mut response = reply::refusal(StatusCode::FORBIDDEN, REFUSED, message);
+            reply::challenge(&mut response, &metadata(), Some("insufficient_scope"));
+            return Err(Box::new(response));
+        }
         match &visitor.toolset {
             Some(toolset) if !rules.is_kept_to(admitted.endpoint, toolset) => {
                 let message =
                     format!("the token is bound to the toolset {toolset:?} and opens nothing else");
+                self.publish_refusal(&message);
                 let mut response = reply::refusal(StatusCode::FORBIDDEN, REFUSED, &message);
                 reply::challenge(&mut response, &metadata(), Some("insufficient_scope"));
                 Err(Box::new(response))
@@ -391,7 +418,9 @@ impl Handler {
         }
         let may_return = revision >= Revision::V2025_11_25 && !alone;
         let batch = post_body.batch;
-        let Some(reader) = self.hand_over(owner.principal, &session, line, post_body)? else {
+        let trace = self.trace_of(&parts.headers);
+        let handed = self.hand_over(owner.principal, &session, (line, trace), post_body)?;
+        let Some(reader) = handed else {
             return Ok(reply::empty(StatusCode::ACCEPTED));
         };
         let id = if initializes && !alone { self.keep(owner, &session)? } else { None };
@@ -410,7 +439,7 @@ impl Handler {
         &self,
         principal: Principal,
         session: &Arc<Session>,
-        line: &Bytes,
+        (line, trace): (&Bytes, Option<Arc<TraceContext>>),
         post_body: PostBody<'_>,
     ) -> Result<Option<Reader>, ErrorResponse> {
         let requests = post_body.requests();
@@ -418,8 +447,20 @@ impl Handler {
             true => None,
             false => Some(self.open(principal, session, &requests)?),
         };
+        let first = requests.first().filter(|_| post_body.has("tools/call"));
+        if let Some(first) = first.filter(|first| session.lacks_roots(first)) {
+            let (session, line, first) = (Arc::clone(session), line.clone(), first.clone());
+            task::spawn("client roots", async move {
+                session.learn_roots(&first).await;
+                // Unless it was cancelled meanwhile.
+                if session.response_streams.has(&first) {
+                    session.hear(&line);
+                }
+            });
+            return Ok(reader);
+        }
         for message in post_body.messages {
-            session.take(message, line);
+            session.take_traced(message, line, trace.clone());
         }
         Ok(reader)
     }

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use super::access::{
     Access, ApproverError, Expected, Generated, GeneratedError, KeySet, KeySource, LineError,
-    Signed, SourceError, Token, tokens_of,
+    Purpose, Role, Signed, SourceError, Token, tokens_of,
 };
 use super::guard::{self, Rules};
 use super::handler::HttpConfig;
@@ -178,7 +178,7 @@ impl Plan {
         } else if everybody {
             configured
         } else {
-            let token = Generated::of(&settings.home)?;
+            let token = Generated::of(&settings.home, Purpose::Clients)?;
             let access = Access::generated(settings.home.clone(), &token);
             generated = Some(token.path);
             access
@@ -186,7 +186,10 @@ impl Plan {
         let access = match access.is_open() {
             // Without authentication there are no principals to approve.
             true => access,
-            false => access.with_approvers(listed(&serve.approvers))?,
+            false => {
+                let access = access.with_metrics(settings.home.clone());
+                access.with_approvers(listed(&serve.approvers))?
+            }
         };
         let rules = Rules {
             local,
@@ -290,7 +293,8 @@ fn tokens(
             let (name, path) = (serve.token_env.clone(), path.clone());
             return Err(PlanError::TokenAgain { name, path });
         }
-        tokens.push(Token::named(OF_VARIABLE, token));
+        // Whoever starts the gateway sets it.
+        tokens.push(Token { role: Role::Owner, ..Token::named(OF_VARIABLE, token) });
     }
     Ok(tokens)
 }

@@ -48,9 +48,14 @@ impl<'a> PostBody<'a> {
 
     /// Whether a message begins a session.
     pub fn initializes(&self) -> bool {
-        self.messages.iter().any(
-            |message| matches!(message, Envelope::Request { method, .. } if method == "initialize"),
-        )
+        self.has("initialize")
+    }
+
+    /// Whether one of its requests has this method.
+    pub fn has(&self, wanted: &str) -> bool {
+        self.messages
+            .iter()
+            .any(|message| matches!(message, Envelope::Request { method, .. } if method == wanted))
     }
 }
 

@@ -122,10 +122,20 @@ pub fn document(bytes: Bytes) -> Response<Answer> {
     Response::new(Content::Document(Some(bytes)).into())
 }
 
-/// Adds the Content-Type of a document.
+/// A document that is not JSON. Nobody keeps a copy of it.
+pub fn text(text: String, content_type: &'static str) -> Response<Answer> {
+    let mut response = document(Bytes::from(text));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Adds the Content-Type of a document that has none.
 pub fn add_type(response: &mut Response<Answer>) {
     if let Content::Document(Some(_)) = response.body().content {
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+        let json = HeaderValue::from_static(JSON);
+        response.headers_mut().entry(CONTENT_TYPE).or_insert(json);
     }
 }
 

@@ -67,7 +67,7 @@ impl Handler {
         whose.extend_from_slice(self.http_config.rules.path(owner.endpoint).as_bytes());
         session.stateless.belongs_to(whose.into());
         let reader = self.open(owner.principal, &session, &[id])?;
-        session.take(message, line);
+        session.take_traced(message, line, self.trace_of(&parts.headers));
         drop(session);
         if listens {
             return Ok(reply::counted(reader.ticket(), reply::events(reader)));

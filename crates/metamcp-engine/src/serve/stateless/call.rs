@@ -13,6 +13,7 @@ use metamcp_wire::bridge::suspension::{Effect, Event};
 use metamcp_wire::modern::meta::{LEVELS, Meta};
 use metamcp_wire::modern::{Fault, MISSING_CAPABILITY, input, result};
 use metamcp_wire::seal::{self, Resume, ResumeToken};
+use metamcp_wire::trace_context::TraceContext;
 use metamcp_wire::{object, write};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
@@ -45,14 +46,21 @@ const INVALID_PARAMS: i64 = -32602;
 pub(super) struct Requester {
     pub(super) id: Bytes,
     session: Weak<Session>,
+    /// Where in a trace it was made, by its headers.
+    trace: Option<Arc<TraceContext>>,
     progress: Option<Bytes>,
     /// The least severe log level it wants.
     level: Option<usize>,
 }
 
 impl Requester {
-    pub(super) fn new(session: &Arc<Session>, id: Bytes) -> Requester {
-        Requester { id, session: Arc::downgrade(session), progress: None, level: None }
+    pub(super) fn new(
+        session: &Arc<Session>,
+        id: Bytes,
+        trace: Option<Arc<TraceContext>>,
+    ) -> Requester {
+        let session = Arc::downgrade(session);
+        Requester { id, session, trace, progress: None, level: None }
     }
 
     pub(super) fn with(self, read: &Meta<'_>) -> Requester {
@@ -144,6 +152,7 @@ pub struct Call {
     /// Identifies it toward the router.
     tag: Bytes,
     input: Option<Arc<Input>>,
+    trace: Option<Arc<TraceContext>>,
     state: Mutex<State>,
     me: Weak<Call>,
 }
@@ -203,6 +212,7 @@ impl Call {
             identity,
             tag,
             input,
+            trace: requester.trace.clone(),
             state: Mutex::new(State {
                 suspension: Suspension::new(retry_within),
                 requester: Some(requester),
@@ -227,6 +237,7 @@ impl Call {
             request: self.tag.clone(),
             origin: if self.view.is_direct() { Origin::Direct } else { Origin::McpCall },
             arrived: None,
+            trace: self.trace.clone(),
         }
     }
 
@@ -320,6 +331,9 @@ impl Call {
         match finished.in_words() {
             Finished::Refused(_) => {}
             Finished::Result(result) => {
+                if !self.view.is_direct() {
+                    self.view.surface.router.observer.totals().shown(result.len());
+                }
                 self.ended(Final::Result(self.typed(Bytes::from(result))));
             }
             Finished::Protocol { code, message } => {

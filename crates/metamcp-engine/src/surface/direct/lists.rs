@@ -24,9 +24,20 @@ impl View {
     /// The result of `tools/list`.
     pub async fn tools_page(&self, cursor: Option<String>, reader: Reader) -> Finished {
         if !self.is_direct() {
+            if self.seat.lists_first() {
+                self.surface.router.observer.totals().listed_in_place_of(self.list_bytes());
+            }
             return Finished::Result(self.tools().await.into_bytes());
         }
         self.shown_tools(cursor.as_deref(), reader).await
+    }
+
+    /// What the lists of all its servers would take, as far as they are known.
+    fn list_bytes(&self) -> u64 {
+        let snapshot = self.snapshot();
+        let servers = self.enabled();
+        let known = servers.iter().filter_map(|entry| snapshot.known(entry.definition));
+        known.flat_map(|known| &known.tools.tools).map(|tool| tool.raw().len() as u64).sum()
     }
 
     /// The `instructions` of the gateway: in direct mode those of the one server.

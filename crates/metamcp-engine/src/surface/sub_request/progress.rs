@@ -51,7 +51,7 @@ impl Progress {
         Arc::new(Progress { parent: parent.clone(), token, state: Mutex::default() })
     }
 
-    pub(super) fn parent(&self) -> &Caller {
+    pub(in crate::surface) fn parent(&self) -> &Caller {
         &self.parent
     }
 

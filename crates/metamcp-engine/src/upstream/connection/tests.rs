@@ -11,6 +11,10 @@ use crate::upstream::transport::Boxed;
 struct Heard(Mutex<Vec<String>>);
 
 impl Listener for Heard {
+    fn now(&self) -> Moment {
+        Moment::millis(7)
+    }
+
     fn on_response(&self, _: &Arc<Connection>, number: u64, reply: Reply) {
         let what = match reply {
             Reply::Result(result) => String::from_utf8_lossy(&result).into_owned(),
@@ -70,7 +74,13 @@ impl Transport for Nowhere {
 
 fn connection() -> Arc<Connection> {
     let id = ConnId(Key::from_number(Key::FIRST).expect("the first key"));
-    Arc::new(Connection::new(id, ServerId(0), "a".into(), Arc::new(Nowhere)))
+    Arc::new(Connection::new(
+        id,
+        ServerId(0),
+        "a".into(),
+        Arc::new(Nowhere),
+        (Moment::START, Moment::START),
+    ))
 }
 
 /// What the listener receives of this output, with `#1#` for the id of the first call and so on, and why the connection

@@ -2,9 +2,11 @@
 
 use bytes::Bytes;
 use hyper::header::{HeaderName, HeaderValue};
+use memchr::memmem;
 use metamcp_wire::era::STATELESS;
 use metamcp_wire::modern::headers;
 use metamcp_wire::object::{pick, text};
+use metamcp_wire::trace_context::TraceContext;
 
 use super::Remote;
 use crate::upstream::Connection;
@@ -63,6 +65,16 @@ impl Remote {
                     }
                 }
             }
+        }
+        // A trace goes on in the headers too, where proxies on the way look for it.
+        let traced = params.filter(|params| memmem::find(params, b"\"traceparent\"").is_some());
+        if let Some(meta) = traced.and_then(|params| pick(params, ["_meta"]).ok()?[0])
+            && let (Some(trace), Ok([Some(parent)])) =
+                (TraceContext::of_meta(meta), pick(meta, ["traceparent"]))
+        {
+            message.headers.extend(text(parent).and_then(|parent| pair("traceparent", &parent)));
+            message.headers.extend(trace.state.and_then(|state| pair("tracestate", &state)));
+            message.headers.extend(trace.baggage.and_then(|baggage| pair("baggage", &baggage)));
         }
         message
     }

@@ -8,10 +8,33 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::files::{Directory, FileError};
 
-/// Its file in the home of metamcp.
-const FILE: &str = "http-token";
-/// Lock file: processes that start at the same time all use the token of the first.
-const TURN: &str = "http-token.lock";
+/// What a generated token is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Everything.
+    Clients,
+    /// Metrics only.
+    Metrics,
+}
+
+impl Purpose {
+    /// Its file in the home of metamcp.
+    fn file(self) -> &'static str {
+        match self {
+            Purpose::Clients => "http-token",
+            Purpose::Metrics => "metrics-token",
+        }
+    }
+
+    /// Lock file: processes that start at the same time all use the token of the first.
+    fn turn(self) -> &'static str {
+        match self {
+            Purpose::Clients => "http-token.lock",
+            Purpose::Metrics => "metrics-token.lock",
+        }
+    }
+}
+
 /// Prefix of generated tokens, by which secret scanners and people recognise them.
 const PREFIX: &str = "metamcp_";
 /// 256 bits of randomness.
@@ -65,35 +88,35 @@ impl fmt::Debug for Generated {
 impl Generated {
     /// Where it is kept.
     pub fn path_in(home: &Path) -> PathBuf {
-        home.join(FILE)
+        home.join(Purpose::Clients.file())
     }
 
     /// The token of this home, generated if there is none yet.
-    pub fn of(home: &Path) -> Result<Generated, GeneratedError> {
+    pub fn of(home: &Path, purpose: Purpose) -> Result<Generated, GeneratedError> {
         let folder = Directory::home_or_create(home).map_err(GeneratedError::Home)?;
-        if let Some(found) = read(&folder)? {
+        if let Some(found) = read(&folder, purpose)? {
             return Ok(found);
         }
-        let _turn = turn(&folder)?;
-        match read(&folder)? {
+        let _turn = turn(&folder, purpose)?;
+        match read(&folder, purpose)? {
             Some(found) => Ok(found),
-            None => write(&folder),
+            None => write(&folder, purpose),
         }
     }
 
     /// The token of this home, if there is one.
-    pub fn found(home: &Path) -> Result<Option<Generated>, GeneratedError> {
+    pub fn found(home: &Path, purpose: Purpose) -> Result<Option<Generated>, GeneratedError> {
         match Directory::home(home).map_err(GeneratedError::Home)? {
-            Some(folder) => read(&folder),
+            Some(folder) => read(&folder, purpose),
             None => Ok(None),
         }
     }
 
     /// Replaces the token by a new one.
-    pub fn rotated(home: &Path) -> Result<Generated, GeneratedError> {
+    pub fn rotated(home: &Path, purpose: Purpose) -> Result<Generated, GeneratedError> {
         let folder = Directory::home_or_create(home).map_err(GeneratedError::Home)?;
-        let _turn = turn(&folder)?;
-        write(&folder)
+        let _turn = turn(&folder, purpose)?;
+        write(&folder, purpose)
     }
 
     /// The token itself, to send or compare.
@@ -102,18 +125,20 @@ impl Generated {
     }
 }
 
-fn turn(folder: &Directory) -> Result<std::fs::File, GeneratedError> {
-    let file = folder.open_lock(TURN).map_err(GeneratedError::Home)?;
-    let path = folder.path().join(TURN);
+fn turn(folder: &Directory, purpose: Purpose) -> Result<std::fs::File, GeneratedError> {
+    let file = folder.open_lock(purpose.turn()).map_err(GeneratedError::Home)?;
+    let path = folder.path().join(purpose.turn());
     let failed = |source| GeneratedError::Home(FileError::Io { action: "lock", path, source });
     file.lock().map_err(failed)?;
     Ok(file)
 }
 
-fn read(folder: &Directory) -> Result<Option<Generated>, GeneratedError> {
+fn read(folder: &Directory, purpose: Purpose) -> Result<Option<Generated>, GeneratedError> {
     let failed = |source| GeneratedError::File { source };
-    let Some(mut file) = folder.open_private(FILE).map_err(failed)? else { return Ok(None) };
-    let path = folder.path().join(FILE);
+    let Some(mut file) = folder.open_private(purpose.file()).map_err(failed)? else {
+        return Ok(None);
+    };
+    let path = folder.path().join(purpose.file());
     let text = String::from_utf8(file.read(LARGEST).map_err(failed)?).ok();
     let token = text.map(|text| text.trim().to_owned()).filter(|token| is_token(token));
     match token {
@@ -126,14 +151,14 @@ fn is_token(text: &str) -> bool {
     text.len() >= SHORTEST && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-fn write(folder: &Directory) -> Result<Generated, GeneratedError> {
+fn write(folder: &Directory, purpose: Purpose) -> Result<Generated, GeneratedError> {
     let mut random = [0; RANDOM_BYTES];
     getrandom::fill(&mut random).map_err(|_| GeneratedError::NoRandomness)?;
     let token = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
     folder
-        .replace_for_good(FILE, format!("{token}\n").as_bytes())
+        .replace_for_good(purpose.file(), format!("{token}\n").as_bytes())
         .map_err(|source| GeneratedError::File { source })?;
-    Ok(Generated { path: folder.path().join(FILE), token })
+    Ok(Generated { path: folder.path().join(purpose.file()), token })
 }
 
 #[cfg(all(test, unix))]
@@ -151,17 +176,17 @@ mod tests {
     #[test]
     fn it_is_made_once_for_the_owner_alone_and_found_again() {
         let home = home();
-        assert_eq!(Generated::found(home.path()).unwrap(), None);
-        let first = Generated::of(home.path()).unwrap();
-        assert_eq!(Generated::of(home.path()).unwrap(), first);
-        assert_eq!(Generated::found(home.path()).unwrap(), Some(first.clone()));
+        assert_eq!(Generated::found(home.path(), Purpose::Clients).unwrap(), None);
+        let first = Generated::of(home.path(), Purpose::Clients).unwrap();
+        assert_eq!(Generated::of(home.path(), Purpose::Clients).unwrap(), first);
+        assert_eq!(Generated::found(home.path(), Purpose::Clients).unwrap(), Some(first.clone()));
         let mode = fs::metadata(&first.path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert!(first.expose().starts_with(PREFIX) && first.expose().len() == PREFIX.len() + 43);
         assert!(!format!("{first:?}").contains(first.expose()));
-        let second = Generated::rotated(home.path()).unwrap();
+        let second = Generated::rotated(home.path(), Purpose::Clients).unwrap();
         assert_ne!(second, first);
-        assert_eq!(Generated::of(home.path()).unwrap(), second);
+        assert_eq!(Generated::of(home.path(), Purpose::Clients).unwrap(), second);
     }
 
     #[test]
@@ -169,7 +194,11 @@ mod tests {
         let home = home();
         let all: HashSet<String> = std::thread::scope(|scope| {
             let starting: Vec<_> = (0..16)
-                .map(|_| scope.spawn(|| Generated::of(home.path()).unwrap().expose().to_owned()))
+                .map(|_| {
+                    scope.spawn(|| {
+                        Generated::of(home.path(), Purpose::Clients).unwrap().expose().to_owned()
+                    })
+                })
                 .collect();
             starting.into_iter().map(|one| one.join().unwrap()).collect()
         });
@@ -179,18 +208,18 @@ mod tests {
     #[test]
     fn what_others_could_have_read_or_written_is_not_used_until_it_is_replaced() {
         let home = home();
-        let token = Generated::of(home.path()).unwrap();
+        let token = Generated::of(home.path(), Purpose::Clients).unwrap();
         for mode in [0o644, 0o640, 0o604, 0o620, 0o602, 0o666] {
             fs::set_permissions(&token.path, fs::Permissions::from_mode(mode)).unwrap();
-            let error = Generated::of(home.path()).unwrap_err();
+            let error = Generated::of(home.path(), Purpose::Clients).unwrap_err();
             assert!(error.to_string().contains("metamcp token --rotate"), "{error}");
             assert!(
                 matches!(error, GeneratedError::File { source: FileError::Exposed { .. } }),
                 "{mode:o}"
             );
         }
-        let fresh = Generated::rotated(home.path()).unwrap();
-        assert_eq!(Generated::of(home.path()).unwrap(), fresh);
+        let fresh = Generated::rotated(home.path(), Purpose::Clients).unwrap();
+        assert_eq!(Generated::of(home.path(), Purpose::Clients).unwrap(), fresh);
         assert_ne!(fresh, token);
     }
 
@@ -205,17 +234,17 @@ mod tests {
         for text in ["", "\n", "short", "twenty two characters but spaces", "ééééééééééééééé"]
         {
             private(text);
-            let error = Generated::of(home.path()).unwrap_err();
+            let error = Generated::of(home.path(), Purpose::Clients).unwrap_err();
             assert!(matches!(error, GeneratedError::Unusable { .. }), "{text:?}: {error}");
         }
         private(&"x".repeat(5000));
-        assert!(Generated::of(home.path()).is_err());
+        assert!(Generated::of(home.path(), Purpose::Clients).is_err());
         let elsewhere = home.path().join("elsewhere");
         fs::rename(&path, &elsewhere).unwrap();
         symlink(&elsewhere, &path).unwrap();
-        assert!(Generated::of(home.path()).is_err());
+        assert!(Generated::of(home.path(), Purpose::Clients).is_err());
         // Rotating replaces the link, not what it points to.
-        Generated::rotated(home.path()).unwrap();
+        Generated::rotated(home.path(), Purpose::Clients).unwrap();
         assert_eq!(fs::read(&elsewhere).unwrap().len(), 5000);
         assert!(fs::symlink_metadata(&path).unwrap().is_file());
     }

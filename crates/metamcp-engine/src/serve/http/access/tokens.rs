@@ -1,4 +1,4 @@
-//! The token file: one token a line, optionally followed by `name=` and `toolset=`. Pure.
+//! The token file: one token a line, optionally followed by `name=`, `toolset=` and `role=metrics`. Pure.
 
 /// A static token.
 #[derive(Clone, PartialEq, Eq)]
@@ -9,20 +9,36 @@ pub struct Token {
     pub name: Option<String>,
     /// The one toolset it is bound to, if any.
     pub toolset: Option<String>,
+    /// What it is for.
+    pub role: Role,
+}
+
+/// What a token opens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// Tools.
+    #[default]
+    Tools,
+    /// Metrics, and nothing else.
+    Metrics,
+    /// Both: it is the owner's.
+    Owner,
 }
 
 impl Token {
     /// A token that is not bound to a toolset.
     pub fn named(name: &str, text: impl Into<String>) -> Token {
-        Token { text: text.into(), name: Some(name.to_owned()), toolset: None }
+        let name = Some(name.to_owned());
+        Token { text: text.into(), name, toolset: None, role: Role::default() }
     }
 }
 
 impl std::fmt::Debug for Token {
     /// Redacts the token.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Token { name, toolset, .. } = self;
-        f.debug_struct("Token").field("name", name).field("toolset", toolset).finish()
+        let Token { name, toolset, role, .. } = self;
+        let mut shown = f.debug_struct("Token");
+        shown.field("name", name).field("toolset", toolset).field("role", role).finish()
     }
 }
 
@@ -40,7 +56,7 @@ pub struct LineError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LineProblem {
     /// Something else stands behind the token.
-    #[error("behind a token only `name=…` and `toolset=…` are known")]
+    #[error("behind a token only `name=…`, `toolset=…` and `role=metrics` are known")]
     Unknown,
     /// One stands twice.
     #[error("`{0}=` is given twice")]
@@ -48,6 +64,9 @@ pub enum LineProblem {
     /// It names nothing.
     #[error("`{0}=` is empty, or holds something else than letters, digits and `-_.@`")]
     Value(&'static str),
+    /// A role that does not exist, or that a toolset makes no sense with.
+    #[error("the only role is `role=metrics`: such a token reads metrics and opens no toolset")]
+    Role,
     /// Two tokens would be one client.
     #[error("the name {0:?} is taken by another token")]
     Taken(String),
@@ -82,10 +101,18 @@ pub fn tokens_of(file: &str) -> Result<Vec<Token>, LineError> {
 
 /// Tokens may hold spaces: an attribute is a `word=…` after the first space.
 fn token_of(line: &str) -> Result<Token, LineProblem> {
-    let mut token = Token { text: line.to_owned(), name: None, toolset: None };
+    let mut token =
+        Token { text: line.to_owned(), name: None, toolset: None, role: Role::default() };
     while let Some((rest, word)) = token.text.rsplit_once(char::is_whitespace) {
         let Some((key, value)) = word.split_once('=').filter(|(key, _)| is_key(key)) else { break };
         let (place, key) = match key {
+            "role" if token.role != Role::Tools => return Err(LineProblem::Twice("role")),
+            "role" if value == "metrics" => {
+                token.role = Role::Metrics;
+                token.text = rest.trim_end().to_owned();
+                continue;
+            }
+            "role" => return Err(LineProblem::Role),
             "name" => (&mut token.name, "name"),
             "toolset" => (&mut token.toolset, "toolset"),
             _ => return Err(LineProblem::Unknown),
@@ -98,6 +125,9 @@ fn token_of(line: &str) -> Result<Token, LineProblem> {
         }
         *place = Some(value.to_owned());
         token.text = rest.trim_end().to_owned();
+    }
+    if token.role == Role::Metrics && token.toolset.is_some() {
+        return Err(LineProblem::Role);
     }
     Ok(token)
 }
@@ -140,6 +170,9 @@ mod tests {
     fn what_cannot_be_meant_is_refused_without_repeating_it() {
         for (file, line, words) in [
             ("x\nsecret toolsets=docs", 2, "only `name=…`"),
+            ("secret role=admin", 1, "only role"),
+            ("secret role=metrics toolset=docs", 1, "opens no toolset"),
+            ("secret role=metrics role=metrics", 1, "given twice"),
             ("secret toolset=docs toolset=web", 1, "given twice"),
             ("secret toolset=", 1, "is empty"),
             ("secret name=a,b", 1, "something else"),
