@@ -3,9 +3,11 @@
 //! In: the arguments of the process.  Out: `Args`, or clap's own error.
 //! Tests: `args/tests.rs`: help of every subcommand, flags against the table of settings.
 
+mod audit;
 mod daemon;
 mod flags;
 mod groups;
+mod observe;
 mod parse_error;
 mod quick;
 mod setup;
@@ -17,11 +19,17 @@ use clap::{
     Arg, ArgAction, Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
 };
 
+pub(crate) use self::audit::{
+    AuditCommand, AuditExportArgs, AuditFilterArgs, AuditHeadArgs, AuditTailArgs, AuditVerifyArgs,
+};
 pub(crate) use self::daemon::{
-    DaemonCommand, DaemonLogsArgs, DaemonRunArgs, DaemonStopArgs, ServiceArgs, ServiceCommand,
-    StatusArgs,
+    DaemonCommand, DaemonLogsArgs, DaemonRunArgs, DaemonStopArgs, FullStatusArgs, ServiceArgs,
+    ServiceCommand, StatusArgs, UiArgs,
 };
 pub(crate) use self::flags::SettingFlags;
+pub(crate) use self::observe::{
+    CallsArgs, CallsCommand, CallsFilter, CallsShowArgs, LogsArgs, RestartArgs, TopArgs,
+};
 pub(crate) use self::parse_error::{asks_for_json, what_is_wrong};
 pub(crate) use self::quick::serving;
 pub(crate) use self::setup::{
@@ -117,7 +125,22 @@ Examples:
     Doctor(DoctorArgs),
     /// Show the daemon: its clients, the servers that run, and who uses what
     #[command(after_help = daemon::STATUS_HELP)]
-    Status(StatusArgs),
+    Status(FullStatusArgs),
+    /// Open the page: what the daemon does, in a browser
+    #[command(after_help = daemon::UI_HELP)]
+    Ui(UiArgs),
+    /// Watch the daemon live: servers, calls, sessions; with keys to restart, disable, open logs
+    #[command(after_help = observe::TOP_HELP)]
+    Top(TopArgs),
+    /// List the last calls, follow them, or show where the time of one went
+    #[command(after_help = observe::CALLS_HELP)]
+    Calls(CallsArgs),
+    /// Show what a server wrote to stderr, or what happened in the gateway
+    #[command(after_help = observe::LOGS_HELP)]
+    Logs(LogsArgs),
+    /// Start a server anew, once its calls in progress are finished
+    #[command(after_help = observe::RESTART_HELP)]
+    Restart(RestartArgs),
     /// The daemon that serves all clients: status, stop, restart, logs
     #[command(subcommand, after_help = daemon::DAEMON_HELP)]
     Daemon(DaemonCommand),
@@ -189,6 +212,9 @@ Examples:
     Registry(RegistryCommand),
     /// Show the gateway with example servers; needs no configuration
     Demo(DemoArgs),
+    /// The audit log: tail, query, export, verify
+    #[command(subcommand, after_help = audit::AUDIT_HELP)]
+    Audit(AuditCommand),
     /// Check and explain the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -220,8 +246,15 @@ impl Command {
             Command::Trust(args) => args.json,
             Command::Untrust(args) => args.json,
             Command::Doctor(args) => args.json,
-            Command::Status(args) | Command::Daemon(DaemonCommand::Status(args)) => args.json,
+            Command::Ui(args) => args.json,
+            Command::Status(args) => args.usual.json,
+            Command::Daemon(DaemonCommand::Status(args)) => args.json,
             Command::Daemon(DaemonCommand::Stop(args) | DaemonCommand::Restart(args)) => args.json,
+            Command::Top(args) => args.json,
+            Command::Calls(CallsArgs { command: Some(CallsCommand::Show(args)), .. }) => args.json,
+            Command::Calls(args) => args.filter.json,
+            Command::Logs(args) => args.json,
+            Command::Restart(args) => args.json,
             Command::Service(ServiceCommand::Install(args) | ServiceCommand::Uninstall(args)) => {
                 args.json
             }
@@ -250,10 +283,15 @@ impl Command {
             Command::Provisioned(ProvisionedCommand::Accept(args)) => args.json,
             Command::Provisioned(ProvisionedCommand::Allow(args)) => args.json,
             Command::Registry(RegistryCommand::Refresh(args)) => args.json,
+            Command::Audit(AuditCommand::Tail(args)) => args.json,
+            Command::Audit(AuditCommand::Query(args)) => args.json,
+            Command::Audit(AuditCommand::Verify(args)) => args.json,
+            Command::Audit(AuditCommand::Head(args)) => args.json,
             Command::Config(ConfigCommand::Check(args)) => args.json,
             Command::Config(ConfigCommand::Path(args)) => args.json,
             Command::Serve
             | Command::Daemon(DaemonCommand::Run(_) | DaemonCommand::Logs(_))
+            | Command::Audit(AuditCommand::Export(_))
             | Command::Registry(RegistryCommand::Export(_) | RegistryCommand::Import(_))
             | Command::Config(ConfigCommand::Schema | ConfigCommand::Docs(_))
             | Command::Completions(_) => false,

@@ -4,8 +4,11 @@
 //! Tests: `tests/config.rs` for `config` and `completions`.
 
 mod add_listed;
+pub(crate) mod audit;
+pub(crate) mod audited;
 pub(crate) mod auth;
 pub(crate) mod call;
+pub(crate) mod calls;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod daemon;
@@ -21,17 +24,23 @@ pub(crate) mod get;
 pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod list;
+mod live;
+pub(crate) mod logs;
 pub(crate) mod model;
 pub(crate) mod provisioned;
 pub(crate) mod registry;
 pub(crate) mod remote;
+pub(crate) mod restart;
 pub(crate) mod run;
 pub(crate) mod serve;
+mod server_rows;
 pub(crate) mod servers;
 pub(crate) mod service;
 pub(crate) mod status;
 pub(crate) mod token;
+pub(crate) mod top;
 pub(crate) mod trust;
+pub(crate) mod ui;
 pub(crate) mod version;
 
 use metamcp_engine::config::Loaded;

@@ -52,7 +52,14 @@ pub(crate) fn run() -> Option<ExitCode> {
     let mode = mode(&given)?;
     let kind = if is_stdio(&given) { Kind::Session } else { Kind::Listen };
     let home = crate::home(given).ok()?.ok()?;
-    match session(&words, &home, mode, kind) {
+    let served = match session(&words, &home, mode, kind) {
+        // Only who reads the configuration knows that it wants a listener.
+        Err(Trouble::Refused(refusal)) if refusal.code == Code::Http => {
+            session(&words, &home, mode, Kind::Listen)
+        }
+        served => served,
+    };
+    match served {
         Ok(code) => Some(code),
         Err(Trouble::Refused(refusal)) if refusal.code == Code::Off => None,
         Err(Trouble::Refused(refusal)) if refusal.code == Code::Config => Some(refused(&refusal)),

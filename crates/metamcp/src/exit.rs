@@ -20,11 +20,13 @@ pub(crate) enum Exit {
     Unavailable,
     /// The tool ran and returned an error.
     ToolError,
+    /// The audit log was changed, or part of it is missing.
+    AuditBroken,
 }
 
 impl Exit {
     /// Every code with its meaning, for help and reference.
-    pub(crate) const ALL: [(Exit, &'static str); 6] = [
+    pub(crate) const ALL: [(Exit, &'static str); 7] = [
         (Exit::Success, "success"),
         (Exit::Failure, "something failed; the message says what"),
         (
@@ -37,6 +39,7 @@ impl Exit {
             "server or required daemon not reached, or the outcome of the call not known",
         ),
         (Exit::ToolError, "the tool answered with an error, or the script ended with one"),
+        (Exit::AuditBroken, "the audit log was changed, or part of it is missing"),
     ];
 
     /// The exit code for a command that returned an error.
@@ -60,6 +63,7 @@ impl Exit {
             Exit::Config => 3,
             Exit::Unavailable => 4,
             Exit::ToolError => 5,
+            Exit::AuditBroken => 6,
         }
     }
 }
@@ -107,7 +111,7 @@ mod tests {
     #[test]
     fn codes_are_in_order_and_complete() {
         let codes: Vec<u8> = Exit::ALL.iter().map(|(exit, _)| exit.code()).collect();
-        assert_eq!(codes, [0, 1, 2, 3, 4, 5]);
+        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6]);
         assert!(Exit::ALL.iter().all(|(exit, _)| Exit::from_code(exit.code()) == *exit));
         assert_eq!(Exit::from_code(77), Exit::Failure);
     }

@@ -9,6 +9,7 @@ mod env;
 mod example;
 mod exit;
 mod isolation;
+mod local_time;
 mod progress;
 mod prompt;
 mod reference;
@@ -253,6 +254,25 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         }
         Command::Status(args) => {
             with_home(config_request, |home| commands::status::run(home, &args, &mut out))
+        }
+        Command::Ui(args) => commands::ui::run(&config_request, &args, &mut out, &mut diagnostics),
+        Command::Top(args) => {
+            let given = config_request.flags.clone();
+            with_home(config_request, |home| commands::top::run(home, given, args, &mut out))
+        }
+        Command::Calls(args) => {
+            with_home(config_request, |home| commands::calls::run(home, &args, &mut out))
+        }
+        Command::Logs(args) => {
+            let given = config_request.flags.clone();
+            with_home(config_request, |home| commands::logs::run(home, given, &args, &mut out))
+        }
+        Command::Restart(args) => {
+            let given = config_request.flags.clone();
+            with_home(config_request, |home| commands::restart::run(home, given, &args, &mut out))
+        }
+        Command::Audit(command) => {
+            with_home(config_request, |home| commands::audit::run(home, &command, &mut out))
         }
         Command::Daemon(command) => commands::daemon::run(config_request, &command, &mut out),
         Command::Service(command) => with_home(config_request, |home| {

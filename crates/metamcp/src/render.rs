@@ -4,6 +4,7 @@
 //! Tests: below, and `tests/config.rs` as users see it.
 
 mod columns;
+mod numbers;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -13,6 +14,7 @@ use metamcp_config::config::{ConfigError, Severity};
 use metamcp_engine::config::{LoadError, Remark};
 
 pub(crate) use self::columns::{Cell, columns, facts, wrapped};
+pub(crate) use self::numbers::{age, bytes, grouped, megabytes, micros, per_second};
 
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();

@@ -13,7 +13,9 @@ Exits with 0 whether or not a daemon runs; `metamcp daemon status` exits with 4 
 Examples:
   metamcp status
   metamcp status --json | jq '.servers[] | select(.instances != [])'
-  metamcp list --why              why a server is shared the way it is";
+  metamcp status --metrics        what /metrics of an HTTP gateway shows
+  metamcp list --why              why a server is shared the way it is
+  metamcp top                     the same live";
 
 pub(super) const DAEMON_HELP: &str = "\
 Clients start the daemon when they need it, so there is nothing to start by hand. A client that was connected when it is \
@@ -36,6 +38,41 @@ Examples:
   metamcp service install --dry-run
   metamcp service install
   metamcp service uninstall";
+
+pub(super) const UI_HELP: &str = "\
+The daemon serves the page on 127.0.0.1, and nothing of it before this command asks. The link works once and for a minute; \
+the browser that opens it is let in until it was idle for twelve hours or the daemon ends. The page shows the folder that \
+this is run in: its configuration, its servers.
+
+On a page that was opened from a terminal you can approve installations and project files; one that a program opened can \
+only look, decline and do what is not an approval.
+
+Examples:
+  metamcp ui
+  metamcp ui --no-open            prints the link, for a browser that is open
+  metamcp ui --no-open --json | jq -r .url
+  metamcp --ui-port 7777 daemon restart";
+
+/// Arguments of `metamcp ui`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct UiArgs {
+    /// Print the link instead of opening a browser
+    #[arg(long)]
+    pub(crate) no_open: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp status`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct FullStatusArgs {
+    /// Print what the daemon counts, as `/metrics` shows it
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) metrics: bool,
+    #[command(flatten)]
+    pub(crate) usual: StatusArgs,
+}
 
 /// Arguments of `metamcp status` and `metamcp daemon status`.
 #[derive(Debug, ClapArgs)]

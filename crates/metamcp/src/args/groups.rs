@@ -13,9 +13,9 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
         ],
     ),
     ("Servers and tools", &["list", "tools", "get", "search", "call", "run"]),
-    ("The daemon", &["status", "daemon", "service"]),
+    ("The daemon", &["status", "top", "ui", "calls", "logs", "restart", "daemon", "service"]),
     ("Installed by metamcp", &["approve", "provisioned", "registry"]),
-    ("When something is wrong", &["doctor", "config"]),
+    ("When something is wrong", &["doctor", "config", "audit"]),
     ("Search", &["model", "forget", "eval"]),
     ("More", &["serve", "demo", "completions", "version", "help"]),
 ];

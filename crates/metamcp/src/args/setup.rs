@@ -317,6 +317,7 @@ Clients of `metamcp --transport http` need a bearer token. Unless you configured
 Examples:
   metamcp token
   metamcp token --rotate      a new one; the old one is rejected from then on
+  metamcp token --metrics     another one, which reads /metrics and nothing else
   curl -H \"Authorization: Bearer $(metamcp token)\" …";
 
 /// Arguments of `metamcp token`.
@@ -325,6 +326,9 @@ pub(crate) struct TokenArgs {
     /// Replace it with a new one
     #[arg(long)]
     pub(crate) rotate: bool,
+    /// The read-only token, for whatever scrapes /metrics
+    #[arg(long)]
+    pub(crate) metrics: bool,
     /// Print JSON: the token and its file
     #[arg(long)]
     pub(crate) json: bool,

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use metamcp_engine::config::Loaded;
@@ -13,6 +14,7 @@ use metamcp_provisioning::provision::{Candidate, Input, Plan, builtin, server_na
 use metamcp_types::nearest::nearest;
 use serde_json::json;
 
+use super::audited::Audited;
 use super::provisioned;
 use crate::args::AddArgs;
 use crate::env;
@@ -29,9 +31,11 @@ pub(crate) fn add(loaded: &Loaded, args: &AddArgs, out: &mut dyn Write) -> anyho
         return Err(misuse("headers are for remote servers: give the address with --url"));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let provisioner = provisioned::provisioner(loaded)?;
-    let done = runtime.block_on(carry_out(loaded, &provisioner, args, out))?;
+    let audited = Audited::new(&loaded.config.settings);
+    let provisioner = provisioned::provisioner(loaded)?.observed_by(Arc::clone(&audited.observer));
+    let done = runtime.block_on(carry_out(loaded, (&provisioner, &audited), args, out))?;
     drop(runtime);
+    audited.check()?;
     let Some(Done { candidate, plan, argv }) = done else {
         writeln!(out, "Nothing was installed.")?;
         return Ok(Exit::Failure);
@@ -79,7 +83,7 @@ struct Done {
 /// `None` if the person declined.
 async fn carry_out(
     loaded: &Loaded,
-    provisioner: &Provisioner,
+    (provisioner, audited): (&Provisioner, &Audited),
     args: &AddArgs,
     out: &mut dyn Write,
 ) -> anyhow::Result<Option<Done>> {
@@ -112,8 +116,11 @@ async fn carry_out(
     if !args.write.dry_run {
         let question = format!("Install {} exactly as shown?", plan.server);
         if !prompt::agrees(out, &question, args.yes, "nothing was installed")? {
+            provisioner.decided(&plan, None, "declined");
             return Ok(None);
         }
+        provisioner.decided(&plan, None, "approved");
+        audited.check()?;
         let _working = progress::step(format!("installing {}", visible(&candidate.package())));
         provisioner
             .install(&plan, &consent, &|name| loaded.config.server(name).is_some())

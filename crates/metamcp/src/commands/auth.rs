@@ -13,6 +13,7 @@ use metamcp_types::text;
 use metamcp_types::web::Address;
 use serde_json::{Value, json};
 
+use super::audited::Audited;
 use crate::args::{AuthCommand, AuthServerArgs, AuthStatusArgs, LoginArgs};
 use crate::exit::{Exit, OrMisuse, misuse};
 use crate::progress;
@@ -25,17 +26,25 @@ pub(crate) fn run(
 ) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        match command {
-            AuthCommand::Login(args) => log_in(loaded, args, out).await,
-            AuthCommand::Logout(args) => log_out(loaded, args, out).await,
+        let audited = Audited::new(&loaded.config.settings);
+        let done = match command {
+            AuthCommand::Login(args) => log_in(loaded, &audited, args, out).await,
+            AuthCommand::Logout(args) => log_out(loaded, &audited, args, out).await,
             AuthCommand::Status(args) => status(loaded, args, out).await,
-        }
+        };
+        audited.check()?;
+        done
     })
 }
 
-async fn log_in(loaded: &Loaded, args: &LoginArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+async fn log_in(
+    loaded: &Loaded,
+    audited: &Audited,
+    args: &LoginArgs,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
     let server = named(loaded, &args.server)?;
-    let (login, options) = login_of(loaded, server)?;
+    let (login, options) = login_of(loaded, server, Some(audited))?;
     if options.login.grant == Grant::Machine {
         let _working = progress::step(format!("signing in to {}", visible(&server.name)));
         login::start_machine(&login).await?;
@@ -82,10 +91,11 @@ async fn logged_in(
 
 async fn log_out(
     loaded: &Loaded,
+    audited: &Audited,
     args: &AuthServerArgs,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
-    let (login, _) = login_of(loaded, named(loaded, &args.server)?)?;
+    let (login, _) = login_of(loaded, named(loaded, &args.server)?, Some(audited))?;
     let was = login.forget().await?;
     let name = visible(&args.server);
     if args.json {
@@ -112,7 +122,7 @@ async fn status(
     };
     let mut all = Vec::new();
     for server in servers {
-        let (login, _) = login_of(loaded, server)?;
+        let (login, _) = login_of(loaded, server, None)?;
         all.push((server, login.status().await?));
     }
     if args.json {
@@ -148,7 +158,7 @@ pub(crate) fn login_summaries(loaded: &Loaded) -> anyhow::Result<Vec<(String, Lo
     let servers = loaded.config.servers.iter().filter(|server| server.is_enabled());
     let mut all = Vec::new();
     for server in servers {
-        let Ok((login, options)) = login_of(loaded, server) else { continue };
+        let Ok((login, options)) = login_of(loaded, server, None) else { continue };
         let summary = match runtime.block_on(login.status()) {
             Err(error) => LoginSummary::Unreadable(visible(&error.to_string())),
             Ok(None) if is_configured(server) || !options.login.wanted => {
@@ -221,6 +231,7 @@ fn named<'a>(loaded: &'a Loaded, name: &str) -> anyhow::Result<&'a ServerConfig>
 fn login_of<'a>(
     loaded: &Loaded,
     server: &'a ServerConfig,
+    audited: Option<&Audited>,
 ) -> anyhow::Result<(Arc<Login>, &'a HttpOptions)> {
     let Some(RemoteEndpoint { url, options, .. }) = server.transport.remote() else {
         let name = &server.name;
@@ -231,12 +242,16 @@ fn login_of<'a>(
     let address = Address::parse(url).context("its url is invalid")?;
     let settings = &loaded.config.settings;
     let login_storage = LoginStorage::new(&settings.home, settings.token_store);
+    let login_storage = match audited {
+        Some(audited) => login_storage.observed_by(Arc::clone(&audited.observer)),
+        None => login_storage,
+    };
     Ok((Login::new(address, options, &login_storage), options))
 }
 
 /// Opens a browser, if there is one. The address is passed as a single argument, without a shell.
 #[expect(clippy::disallowed_methods, reason = "the user's browser, which is no server")]
-fn open(address: &str) {
+pub(crate) fn open(address: &str) {
     let (program, arguments): (&str, &[&str]) = if cfg!(target_os = "macos") {
         ("open", &[])
     } else if cfg!(windows) {

@@ -160,6 +160,7 @@ pub(crate) fn show(result: &Value, json: bool, out: &mut dyn Write) -> anyhow::R
         "timeout",
         "outcome_unknown",
         "shutting_down",
+        "audit_unavailable",
     ];
     let misnamed = ["server_not_found", "tool_not_found", "validation_input"];
     // These never reached the tool.

@@ -99,7 +99,7 @@ fn informed(words: &[OsString]) -> Command {
         CLIENTS.iter().map(|client| (client.id.to_owned(), client.name.to_owned())).collect()
     };
     type Completer = fn(&CompletionSource, &str) -> Vec<(String, String)>;
-    let completed: [(&[&str], &str, Completer); 19] = [
+    let completed: [(&[&str], &str, Completer); 22] = [
         (&["list"], "server", CompletionSource::servers),
         (&["tools"], "servers", CompletionSource::servers),
         (&["get"], "name", CompletionSource::servers),
@@ -108,6 +108,9 @@ fn informed(words: &[OsString]) -> Command {
         (&["remove"], "names", CompletionSource::servers),
         (&["enable"], "names", CompletionSource::servers),
         (&["disable"], "names", CompletionSource::servers),
+        (&["calls"], "server", CompletionSource::servers),
+        (&["logs"], "server", CompletionSource::servers),
+        (&["restart"], "server", CompletionSource::servers),
         (&["auth", "login"], "server", CompletionSource::remote_servers),
         (&["auth", "logout"], "server", CompletionSource::remote_servers),
         (&["auth", "status"], "server", CompletionSource::remote_servers),

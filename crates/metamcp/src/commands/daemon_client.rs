@@ -12,6 +12,7 @@ use anyhow::{Context, bail};
 use metamcp_engine::runtime_folder::{NoFolder, Places, Stream, is_absent};
 use metamcp_engine::serve::daemon_status::DaemonStatus;
 use metamcp_wire::local::{Accepted, Hello, Kind, MAX_REPLY, Refusal, Reply};
+use serde_json::{Value, json};
 
 /// How long a daemon may take to reply: it may have to read a configuration from a slow disk first.
 const REPLY: Duration = Duration::from_secs(10);
@@ -119,6 +120,71 @@ pub(crate) fn status(home: &Path) -> anyhow::Result<Result<DaemonStatus, Absent>
     let status = status.context("the daemon said nothing of its state")?;
     let status = serde_json::from_str(&status).context("the daemon's state cannot be read")?;
     Ok(Ok(status))
+}
+
+/// A connection for requests of the admin API.
+pub(crate) struct Admin(BufReader<OneWay>);
+
+/// What came of a request.
+pub(crate) enum Answered {
+    Value(Value),
+    Refused(Refused),
+}
+
+/// The daemon refused a request: a code, words, and what to do.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Refused {
+    pub(crate) code: String,
+    pub(crate) message: String,
+    pub(crate) hint: Option<String>,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let visible = |words: &str| crate::render::visible(words);
+        write!(f, "{}", visible(&self.message))?;
+        self.hint.as_ref().map_or(Ok(()), |hint| write!(f, "; {}", visible(hint)))
+    }
+}
+
+/// Longest answer: a thousand rows, each with names at their longest.
+const MAX_ANSWER: usize = 16 * 1024 * 1024;
+/// How long an answer may take: a search may wait for servers to start.
+const ANSWER: Duration = Duration::from_mins(2);
+
+impl Admin {
+    pub(crate) fn connect(home: &Path) -> anyhow::Result<Result<Admin, Absent>> {
+        Admin::introduced(home, &plain(Kind::Admin))
+    }
+
+    /// The same with a hello that has a context, which some requests need.
+    pub(crate) fn introduced(home: &Path, hello: &[u8]) -> anyhow::Result<Result<Admin, Absent>> {
+        let connection = match ask(home, hello) {
+            Ok(connection) => connection,
+            Err(absent) => return Ok(Err(absent)),
+        };
+        accepted(connection.reply)?;
+        connection.input.get_ref().0.set_read_timeout(Some(ANSWER))?;
+        Ok(Ok(Admin(connection.input)))
+    }
+
+    pub(crate) fn ask(&mut self, ask: &str, params: &Value) -> anyhow::Result<Answered> {
+        let request = json!({ "ask": ask, "params": params });
+        (&self.0.get_ref().0).write_all(format!("{request}\n").as_bytes())?;
+        let line = line(&mut self.0, MAX_ANSWER)?.context("the daemon has ended")?;
+        let mut answer: Value =
+            serde_json::from_slice(&line).context("the daemon's answer cannot be read")?;
+        let error = &mut answer["error"];
+        if error.is_null() {
+            return Ok(Answered::Value(answer["ok"].take()));
+        }
+        let text = |name: &str| error[name].as_str().map(str::to_owned);
+        Ok(Answered::Refused(Refused {
+            code: text("code").unwrap_or_default(),
+            message: text("message").unwrap_or_default(),
+            hint: text("hint"),
+        }))
+    }
 }
 
 /// Has the daemon stop, and waits until it has.

@@ -13,7 +13,9 @@ use metamcp_config::settings::{Settings, Transport};
 use metamcp_engine::config::{self, LoadError, LoadOptions, Loaded};
 use metamcp_engine::gateway::Machine;
 use metamcp_engine::runtime_folder::Places;
-use metamcp_engine::serve::daemon::{Boxed, ClientContext, Command, Daemon, Host, VERSION};
+use metamcp_engine::serve::daemon::{
+    Boxed, ClientContext, Command, CommandOutput, Daemon, Host, VERSION,
+};
 use metamcp_engine::serve::http::Plan;
 use metamcp_engine::{rlimits, telemetry};
 use metamcp_sandbox::host::Launch;
@@ -153,6 +155,20 @@ impl Host for Program {
             let served = remote::serve(remote::Job { hello, line, loaded, gateway }, input, output);
             // An error means that nobody reads its frames any more.
             drop(served.await);
+        })
+    }
+
+    fn run(&self, command: Command) -> Boxed<CommandOutput> {
+        Box::pin(async move {
+            let Command { hello, line, loaded, gateway } = command;
+            let job = remote::Job { hello, line, loaded, gateway };
+            let runtime = tokio::runtime::Handle::current();
+            let ran = tokio::task::spawn_blocking(move || remote::run_for_page(job, runtime)).await;
+            ran.unwrap_or_else(|_| CommandOutput {
+                code: Exit::Failure.code(),
+                err: "the command failed inside the daemon".to_owned(),
+                ..CommandOutput::default()
+            })
         })
     }
 }

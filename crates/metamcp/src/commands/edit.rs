@@ -15,7 +15,7 @@ use metamcp_engine::files::Directory;
 use metamcp_engine::user_file;
 use serde_json::json;
 
-use super::servers;
+use super::{audited, servers};
 use crate::args::EditArgs;
 use crate::exit::Exit;
 use crate::render::visible;
@@ -37,9 +37,12 @@ pub(crate) fn run(
     args: &EditArgs,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
+    // A file that cannot be read says nothing about an audit log either.
+    let mut settings = None;
     let (path, home) = match loaded {
         Ok(loaded) => {
             let home = loaded.config.settings.home.clone();
+            settings = Some(loaded.config.settings.clone());
             (servers::target(&loaded, args.scope)?, home)
         }
         // This is where an invalid file gets fixed.
@@ -61,6 +64,9 @@ pub(crate) fn run(
                 write(&path, before.as_deref(), &after)
                     .with_context(|| format!("your text is in {}", draft.path.display()))?;
                 draft.remove();
+                if let Some(settings) = &settings {
+                    audited::config_changed(settings, &path, before.as_deref(), &after)?;
+                }
                 let remarks: Vec<Remark> = understood
                     .warnings
                     .iter()

@@ -16,7 +16,9 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use metamcp_config::clients::{self, CLIENTS, Client};
 use metamcp_config::config::PassEnv;
+use metamcp_config::settings::Settings;
 use metamcp_engine::config::Loaded;
+use metamcp_engine::user_file;
 use serde_json::{Value, json};
 
 use self::choose::Chosen;
@@ -26,7 +28,7 @@ pub(crate) use self::program::{doubt, own_program};
 pub(crate) use self::record::undo;
 use self::record::{Note, Record};
 use super::import::{self, ImportStatus};
-use super::servers;
+use super::{audited, servers};
 use crate::args::{InitArgs, Scope, ScopeArgs};
 use crate::env;
 use crate::exit::{Exit, OrMisuse, misuse};
@@ -40,7 +42,6 @@ pub(crate) fn run(
     out: &mut dyn Write,
     diagnostics: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
-    let home = &loaded.config.settings.home;
     if let Some(url) = &args.http {
         return http::run(loaded, args, url, out, diagnostics);
     }
@@ -66,7 +67,7 @@ pub(crate) fn run(
             answer = if plan.changes() { asked(out, diagnostics)? } else { Answer::No };
         }
         if answer == Answer::Yes {
-            carry_out(&plan, home)?;
+            carry_out(&plan, &loaded.config.settings)?;
             done = true;
         }
     }
@@ -185,13 +186,21 @@ fn asked(out: &mut dyn Write, diagnostics: &mut dyn Write) -> anyhow::Result<Ans
 }
 
 /// Our own file first: a client must never name a gateway that lacks its servers.
-fn carry_out(plan: &Plan, home: &Path) -> anyhow::Result<()> {
+fn carry_out(plan: &Plan, settings: &Settings) -> anyhow::Result<()> {
+    let home = &settings.home;
     let working = progress::step("writing the servers into metamcp's file");
     let mut record = Record::begin(home)?;
+    let read = || user_file::read::<anyhow::Error>(&plan.own).map_err(servers::plain);
+    let before = read()?;
     record.change(home, &plan.own, None, |before| {
         let (after, added) = plan.merged(before)?;
         Ok((servers::checked(&plan.own, after)?, Note { moved: Value::Null, added }))
     })?;
+    let after = read()?;
+    if after != before {
+        let after = after.unwrap_or_default();
+        audited::config_changed(settings, &plan.own, before.as_deref(), &after)?;
+    }
     for step in &plan.steps {
         let FileAction::Edit { .. } = &step.action else { continue };
         working.say(format!("writing the file of {}", step.client.name));

@@ -1,14 +1,17 @@
 //! `metamcp approve` and `metamcp provisioned`: the user's side of installing servers.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use anyhow::Context;
 use metamcp_child::ShimCommand;
 use metamcp_engine::config::Loaded;
+use metamcp_engine::observe::Subject;
 use metamcp_engine::provision::{Blocked, Provisioner, Record, Store};
 use metamcp_provisioning::provision::{Contained, Input, Plan, Source, Word, day, told};
 use serde_json::{Value, json};
 
+use super::audited::Audited;
 use super::gateway;
 use crate::args::{ApproveArgs, ProvisionedCommand};
 use crate::env;
@@ -77,10 +80,13 @@ pub(crate) fn approve(
         writeln!(out, "Nothing was approved.")?;
         return Ok(Exit::Failure);
     }
+    let audited = Audited::new(&loaded.config.settings);
     let plan = pending.plan;
     // Validate before anything is stored.
     plan.complete(&values)?;
-    let provisioner = provisioner(loaded)?;
+    let provisioner = provisioner(loaded)?.observed_by(Arc::clone(&audited.observer));
+    provisioner.decided(&plan, None, "approved");
+    audited.check()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // The approval is in a file until it is used.
     let values = runtime.block_on(provisioner.put_away(&plan, values))?;
@@ -99,6 +105,7 @@ pub(crate) fn approve(
         )
         .with_context(|| format!("{} was not installed", plan.server))?;
     drop(working);
+    audited.check()?;
     writeln!(out, "{} is installed; running gateways can use it now.", plan.server)?;
     let record = store.record(&plan.server)?;
     for path in record.too_much() {
@@ -122,7 +129,11 @@ pub(super) fn provisioner(loaded: &Loaded) -> anyhow::Result<Provisioner> {
 pub(super) fn remove(loaded: &Loaded, name: &str) -> anyhow::Result<Record> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let _working = progress::step(format!("removing {}", render::visible(name)));
-    Ok(runtime.block_on(provisioner(loaded)?.remove(name))?)
+    let audited = Audited::new(&loaded.config.settings);
+    let provisioner = provisioner(loaded)?.observed_by(Arc::clone(&audited.observer));
+    let record = runtime.block_on(provisioner.remove(name))?;
+    audited.check()?;
+    Ok(record)
 }
 
 /// Prompts for a value; a secret is not echoed.
@@ -227,6 +238,10 @@ pub(crate) fn run(
         }
         ProvisionedCommand::Allow(args) => {
             store.record(&args.name).or_misuse()?;
+            let audited = Audited::new(&loaded.config.settings);
+            let path = args.path.to_string_lossy();
+            let subject = Subject::Approval { server: &args.name, package: "", plan: &path };
+            audited.record(subject, "allowed")?;
             let record = store.allow(&args.name, &args.path).or_misuse()?;
             if args.json {
                 writeln!(out, "{:#}", json!({ "allowed": as_json(&record) }))?;
@@ -260,6 +275,9 @@ pub(crate) fn run(
                 writeln!(out, "Nothing was accepted.")?;
                 return Ok(Exit::Failure);
             }
+            let (package, plan) = (seen.plan.package(), seen.plan.digest());
+            let subject = Subject::Approval { server: &args.name, package: &package, plan: &plan };
+            Audited::new(&loaded.config.settings).record(subject, "accepted")?;
             let record = store.accept(&seen)?;
             if args.json {
                 let told = json!({ "accepted": as_json(&record), "tools": seen.blocked, "withheld": seen.quarantine });

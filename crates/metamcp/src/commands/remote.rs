@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use metamcp_engine::config::Loaded;
 use metamcp_engine::gateway::Gateway;
+use metamcp_engine::serve::daemon::CommandOutput;
 use metamcp_wire::local::{CommandLine, Frame, Hello};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::runtime::Handle;
@@ -102,10 +103,62 @@ pub(crate) fn run_in_daemon(
     };
     let words = std::iter::once("metamcp".to_owned()).chain(args).map(Into::into);
     let words: Vec<std::ffi::OsString> = words.collect();
-    console::for_shell(shell, || command(&words)).code()
+    let is_allowed = |args: &args::Args| shell::manner(args).is_some();
+    console::for_shell(shell, || command(&words, &is_allowed)).code()
 }
 
-fn command(words: &[std::ffi::OsString]) -> Exit {
+/// Most that is read of what a command prints for the page.
+const MAX_PRINTED: usize = 16 * 1024 * 1024;
+
+/// Runs a command for the daemon's page on this thread, which may block, and returns what it printed.
+pub(crate) fn run_for_page(job: Job, runtime: Handle) -> CommandOutput {
+    let Job { hello, line, loaded, gateway } = job;
+    let printed = std::rc::Rc::new(std::cell::RefCell::new(CommandOutput::default()));
+    let sink = {
+        let printed = std::rc::Rc::clone(&printed);
+        move |output: Output, text: String| {
+            let mut printed = printed.borrow_mut();
+            if printed.out.len() + printed.err.len() + text.len() > MAX_PRINTED {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            match output {
+                Output::Stdout => printed.out.push_str(&text),
+                Output::Stderr => printed.err.push_str(&text),
+            }
+            Ok(())
+        }
+    };
+    let shell = Shell {
+        folder: PathBuf::from(hello.folder),
+        variables: hello.env.into_iter().collect(),
+        sink: Some(Box::new(sink)),
+        loaded: Some(loaded),
+        gateway: Some((runtime, gateway)),
+        ..Shell::default()
+    };
+    let words = std::iter::once("metamcp".to_owned()).chain(line.args).map(Into::into);
+    let words: Vec<std::ffi::OsString> = words.collect();
+    let code = console::for_shell(shell, || command(&words, &is_of_page)).code();
+    let printed = printed.take();
+    let plain = |text: &str| anstream::adapter::strip_str(text).to_string();
+    CommandOutput { code, out: plain(&printed.out), err: plain(&printed.err) }
+}
+
+/// Whether the page runs this command: those that show or edit the configuration, and nothing that asks or approves.
+fn is_of_page(args: &args::Args) -> bool {
+    use args::{Command, ConfigCommand};
+    matches!(
+        args.command,
+        Some(
+            Command::Get(_)
+                | Command::Enable(_)
+                | Command::Disable(_)
+                | Command::Config(ConfigCommand::Check(_))
+        )
+    )
+}
+
+fn command(words: &[std::ffi::OsString], is_allowed: &dyn Fn(&args::Args) -> bool) -> Exit {
     let args = match args::parse(words.iter().cloned()) {
         Ok(args) => args,
         // The shell parsed the same line; only one of another version reads it differently.
@@ -115,7 +168,7 @@ fn command(words: &[std::ffi::OsString]) -> Exit {
             return if error.use_stderr() { Exit::Usage } else { Exit::Success };
         }
     };
-    if shell::manner(&args).is_none() {
+    if !is_allowed(&args) {
         let words = "error: this command does not run in the daemon";
         let _nobody_to_tell = writeln!(console::stderr(), "{words}");
         return Exit::Failure;

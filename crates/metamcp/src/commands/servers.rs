@@ -9,6 +9,7 @@ use metamcp_config::config::{self, ConfigError, ConfigPreview, Problem};
 use metamcp_config::edit::{self, Format};
 use metamcp_config::settings::Given;
 use metamcp_engine::config::{LARGEST_FILE, Loaded, ProjectTrust, Source};
+use metamcp_engine::observe::Subject;
 use metamcp_engine::provision::Store;
 use metamcp_engine::trust::{self, Decision, TrustStore};
 use metamcp_engine::user_file::{self, Changed, UserFileError};
@@ -16,6 +17,7 @@ use metamcp_types::next::quoted;
 use serde_json::{Map, Value, json};
 
 use super::add_listed;
+use super::audited::{self, Audited};
 use crate::args::{AddArgs, AddJsonArgs, NamesArgs, Scope, ScopeArgs, WriteArgs};
 use crate::console;
 use crate::exit::{Exit, OrMisuse, misuse};
@@ -74,6 +76,9 @@ fn keep_approved(loaded: &Loaded, path: &Path, changed: &Changed) -> anyhow::Res
         }
     };
     if was_approved {
+        let (file, sha256) = (path.to_string_lossy(), trust::sha256(after.as_bytes()));
+        let subject = Subject::Trust { file: &file, sha256: &sha256 };
+        Audited::new(&loaded.config.settings).record(subject, "approved")?;
         store.approve(&path, &trust::sha256(after.as_bytes()))?;
     }
     Ok(())
@@ -158,6 +163,9 @@ pub(crate) fn change(
     }
     let changed = user_file::change(path, edited).map_err(plain)?;
     keep_approved(loaded, path, &changed)?;
+    if let Some(after) = &changed.after {
+        audited::config_changed(&loaded.config.settings, path, changed.before.as_deref(), after)?;
+    }
     Ok(changed.after.is_some())
 }
 

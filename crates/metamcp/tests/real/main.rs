@@ -13,6 +13,7 @@
 )]
 
 mod abrupt;
+mod agents;
 mod approvers;
 mod arguments;
 mod clients;
@@ -28,6 +29,8 @@ mod installed;
 mod login;
 mod model;
 mod npm_search;
+mod observability;
+mod page;
 mod peer;
 mod plan;
 mod provision;

@@ -14,7 +14,7 @@ fn through(server: &str, tool: &str, args: &Value) -> Value {
 }
 
 /// Runs the same twice at once.
-fn twice<T: Send>(run: impl Fn(usize) -> T + Sync) -> Vec<T> {
+pub(crate) fn twice<T: Send>(run: impl Fn(usize) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let both: Vec<_> = (0..2)
             .map(|at| {
@@ -37,7 +37,7 @@ fn status(world: &World) -> Value {
 }
 
 /// One daemon, and one process of each of these servers; then it is stopped, and nothing is left.
-fn was_shared(world: &World, servers: &[&str]) {
+pub(crate) fn was_shared(world: &World, servers: &[&str]) {
     let status = status(world);
     for name in servers {
         let known = status["servers"].as_array().unwrap();

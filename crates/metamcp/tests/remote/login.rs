@@ -120,6 +120,23 @@ fn a_login_by_command_is_noticed_by_a_gateway_that_runs() {
 }
 
 #[test]
+fn a_logout_by_command_is_noticed_by_a_gateway_that_runs() {
+    let auth_server = AuthServer::start(AuthBehaviour::default());
+    let gateway = Gateway::start(workspace(&auth_server, &json!({})));
+    log_in(&gateway.workspace);
+    gateway.echo("x");
+    let output = auth(&gateway.workspace, &["logout", "far"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let is_refused = || {
+        let args = json!({"text": "y"});
+        let answer = gateway.mcp_call_now("far", "echo", &args, HUNG).unwrap();
+        answer.value.to_string().contains("auth_required")
+    };
+    assert!(eventually(HUNG, is_refused), "it still shows the token");
+    gateway.end();
+}
+
+#[test]
 fn a_client_with_url_elicitation_is_asked_once() {
     let auth_server = AuthServer::start(AuthBehaviour::default());
     let questions: Arc<Mutex<Vec<Value>>> = Arc::default();

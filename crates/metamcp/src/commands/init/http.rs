@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use metamcp_config::clients::Client;
 use metamcp_config::edit;
 use metamcp_engine::config::Loaded;
-use metamcp_engine::serve::http::access::Generated;
+use metamcp_engine::serve::http::access::{Generated, Purpose};
 use metamcp_engine::user_file;
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ pub(super) fn run(
              write the client's token into its file yourself"
         );
     }
-    let known = Generated::found(home)?;
+    let known = Generated::found(home, Purpose::Clients)?;
     let steps = steps(args, url, known.as_ref())?;
     if !args.write.json {
         show(&steps, url, out)?;
@@ -68,7 +68,7 @@ pub(super) fn run(
     let may = has_action && !args.write.dry_run;
     let done = may && (args.yes || agreed(out, diagnostics)?);
     if done {
-        let token = Generated::of(home)?;
+        let token = Generated::of(home, Purpose::Clients)?;
         let mut record = Record::begin(home)?;
         for step in steps.iter().filter(|step| step.action == Ok(FileAction::Write)) {
             let client = step.client;

@@ -102,10 +102,6 @@ fn mode(args: &Args) -> Option<DaemonMode> {
 fn hello(args: &Args) -> Option<Vec<u8>> {
     let mut words = std::env::args_os().skip(1).map(std::ffi::OsString::into_string);
     let words = words.by_ref().collect::<Result<Vec<String>, _>>().ok()?;
-    let folder = console::folder().ok()?.into_os_string().into_string().ok()?;
-    let utf8 = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-        Some((name.into_string().ok()?, value.into_string().ok()?))
-    };
     // A problem with them is reported by the command itself, here.
     match args.command.as_ref()? {
         Command::Call(args) => call::read_inputs(args).ok()?,
@@ -126,16 +122,24 @@ fn hello(args: &Args) -> Option<Vec<u8>> {
             width: console::columns().map_or(0, |width| u16::try_from(width).unwrap_or(u16::MAX)),
         },
     };
-    let hello = Hello {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        kind: Kind::Command(line),
-        pid: std::process::id(),
-        folder,
-        flags: flags(&args.settings.given),
-        env: env::all().into_iter().filter_map(utf8).collect(),
-    };
+    let hello = hello_of(Kind::Command(line), &args.settings.given)?;
     let line = hello.to_line();
     (line.len() <= MAX_HELLO).then_some(line)
+}
+
+/// A hello of this process with its context; `None` if that cannot be said in UTF-8.
+pub(crate) fn hello_of(kind: Kind, given: &[Given]) -> Option<Hello> {
+    let utf8 = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    Some(Hello {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        kind,
+        pid: std::process::id(),
+        folder: console::folder().ok()?.into_os_string().into_string().ok()?,
+        flags: flags(given),
+        env: env::all().into_iter().filter_map(utf8).collect(),
+    })
 }
 
 /// The flags that are part of a context: all but those of the command itself.
