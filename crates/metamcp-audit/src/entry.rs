@@ -214,8 +214,9 @@ impl Part<'_> {
 
 /// A JSON string: whatever is in it, the line stays one line.
 fn text(out: &mut Vec<u8>, text: &str) {
-    let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
-    if text.bytes().all(is_plain) {
+    // Without an early end, so that many bytes are looked at in one step.
+    let is_special = |byte: u8| (byte < b' ') | (byte == b'"') | (byte == b'\\');
+    if !text.bytes().fold(false, |any, byte| any | is_special(byte)) {
         out.push(b'"');
         out.extend_from_slice(text.as_bytes());
         out.push(b'"');

@@ -73,9 +73,9 @@ impl Audit {
 
     /// Records that a call is about to be sent; the outcome is told under this ticket.
     pub fn begin(&self, record: &CallRecord, arguments: Option<&Bytes>, ticket: u64) {
-        self.queue.push(|may_hold| {
-            let call = CallItem::new(record, (arguments, None), may_hold);
-            Item::Call(Box::new(call.begun(ticket)))
+        self.queue.push(|batch, may_hold| {
+            let call = CallItem::new(record, (arguments, None), batch, may_hold);
+            Item::Call(call.begun(ticket))
         });
     }
 
@@ -110,7 +110,7 @@ impl Audit {
             ("values", OwnedFact::Is(self.settings.has_values)),
         ];
         let item = OtherItem::new(Kind::Gateway, verdict, what);
-        self.queue.push(|_| Item::Other(Box::new(item)));
+        self.queue.push(|_, _| Item::Other(Box::new(item)));
     }
 }
 
@@ -142,16 +142,16 @@ impl Subscriber for Audit {
 
     fn on_event(&self, event: &Event<'_>) {
         match event {
-            Event::Call(record, payload) => self.queue.push(|may_hold| {
+            Event::Call(record, payload) => self.queue.push(|batch, may_hold| {
                 let payload = (payload.body, payload.result);
-                Item::Call(Box::new(CallItem::new(record, payload, may_hold)))
+                Item::Call(CallItem::new(record, payload, batch, may_hold))
             }),
             Event::Action(action) if matches!(action.subject, Subject::Refusal { .. }) => {
                 self.queue.push_refusal(OtherItem::of_action(action));
             }
             other => {
                 if let Some(item) = rare(other) {
-                    self.queue.push(|_| Item::Other(Box::new(item)));
+                    self.queue.push(|_, _| Item::Other(Box::new(item)));
                 }
             }
         }

@@ -3,7 +3,7 @@
 //! In: events, on the thread that relays calls.  Out: owned items, cheap to make; entries, on the writer's thread.
 //! Tests: `audit/tests.rs`, `metamcp/tests/audit/`.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use metamcp_audit::{Digest, Entry, Fact, Kind, Part, Who, digest};
@@ -21,16 +21,56 @@ const MAX_TEXT: usize = 500;
 const MAX_CLIENT: usize = 100;
 /// Most names of servers in one line.
 const MAX_NAMES: usize = 1000;
+/// Arguments and results up to this length are copied: holding them would keep a server's whole read buffer from being
+/// used again, and have the writer's thread free what the relaying one allocated.
+const MAX_COPIED: usize = 2 * 1024;
+
+/// Asked for once: it is in each line, and the system is called for it.
+static PID: LazyLock<u32> = LazyLock::new(std::process::id);
 
 /// Redacts a value before it is recorded.
 pub(super) type Redact = dyn Fn(&str) -> String + Send + Sync;
 
-/// Something to record.
+/// Something to record. Calls stand in the list itself: most of it is calls, and boxes would cross threads one by one.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all items are calls")]
 pub(super) enum Item {
-    Call(Box<CallItem>),
+    Call(CallItem),
     Other(Box<OtherItem>),
 }
+
+/// Items on their way, and the short values that they refer to.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) items: Vec<Item>,
+    copied: Vec<u8>,
+}
+
+impl Batch {
+    /// Digests what the items hold or refer to, and lets go of it.
+    pub(super) fn read(&mut self, redact: &Redact, has_values: bool) {
+        for item in &mut self.items {
+            item.read(&self.copied, redact, has_values);
+        }
+        self.copied.clear();
+    }
+
+    /// Bytes that are held or copied.
+    pub(super) fn held(&self) -> usize {
+        self.items.iter().map(Item::held).sum()
+    }
+
+    /// Forgets what it has, and keeps its memory unless that is much.
+    pub(super) fn clear(&mut self) {
+        self.items.clear();
+        self.items.shrink_to(MAX_KEPT_ITEMS);
+        self.copied.clear();
+        self.copied.shrink_to(MAX_KEPT_ITEMS * 256);
+    }
+}
+
+/// Items whose memory is kept for the next batch.
+const MAX_KEPT_ITEMS: usize = 4_096;
 
 /// A call that ended, or is about to be sent.
 #[derive(Debug)]
@@ -56,6 +96,8 @@ pub(super) struct CallItem {
 #[derive(Debug)]
 pub(super) enum Side {
     None,
+    /// A short one: where it stands in the batch.
+    Copied(std::ops::Range<usize>),
     Held(Bytes),
     /// Too much was held already.
     Skipped(usize),
@@ -67,17 +109,23 @@ pub(super) enum Side {
 }
 
 impl Side {
-    /// Holds the bytes until the writer comes, unless too many are held.
-    fn of(bytes: Option<&Bytes>, may_hold: bool) -> Side {
+    /// Keeps the bytes until the writer comes, unless too many are kept.
+    fn of(bytes: Option<&Bytes>, batch: &mut Batch, may_hold: bool) -> Side {
         match bytes {
             None => Side::None,
-            Some(bytes) if may_hold => Side::Held(bytes.clone()),
-            Some(bytes) => Side::Skipped(bytes.len()),
+            Some(bytes) if !may_hold => Side::Skipped(bytes.len()),
+            Some(bytes) if bytes.len() <= MAX_COPIED => {
+                let begin = batch.copied.len();
+                batch.copied.extend_from_slice(bytes);
+                Side::Copied(begin..batch.copied.len())
+            }
+            Some(bytes) => Side::Held(bytes.clone()),
         }
     }
 
     fn held(&self) -> usize {
         match self {
+            Side::Copied(place) => place.len(),
             Side::Held(bytes) => bytes.len(),
             Side::Read { value: Some((value, _)), .. } => value.len(),
             _ => 0,
@@ -85,8 +133,12 @@ impl Side {
     }
 
     /// Reads what is held, and lets go of it.
-    fn read(&mut self, redact: Option<&Redact>) {
-        let Side::Held(bytes) = self else { return };
+    fn read(&mut self, copied: &[u8], redact: Option<&Redact>) {
+        let bytes = match self {
+            Side::Copied(place) => &copied[place.clone()],
+            Side::Held(bytes) => &bytes[..],
+            _ => return,
+        };
         let value = redact.map(|redact| {
             // Redacted before it is cut, with a margin: half a secret at the end of it is one too many.
             let begin = &bytes[..bytes.len().min(4 * MAX_VALUE)];
@@ -99,6 +151,7 @@ impl Side {
     fn part(&self) -> Option<Part<'_>> {
         match self {
             Side::None => None,
+            Side::Copied(place) => Some(Part { digest: None, bytes: place.len(), value: None }),
             Side::Held(bytes) => Some(Part { digest: None, bytes: bytes.len(), value: None }),
             Side::Skipped(bytes) => Some(Part { digest: None, bytes: *bytes, value: None }),
             Side::Read { digest, bytes, value } => {
@@ -120,6 +173,7 @@ impl CallItem {
     pub(super) fn new(
         record: &CallRecord,
         (arguments, result): (Option<&Bytes>, Option<&Bytes>),
+        batch: &mut Batch,
         may_hold: bool,
     ) -> CallItem {
         let micros = |from, to: metamcp_types::moment::Moment| {
@@ -137,8 +191,8 @@ impl CallItem {
             queued_micros: record.sent.map_or(0, |sent| micros(record.arrived, sent)),
             attempts: record.attempts,
             verdict: record.verdict.word(),
-            arguments: Side::of(arguments, may_hold),
-            result: Side::of(result, may_hold),
+            arguments: Side::of(arguments, batch, may_hold),
+            result: Side::of(result, batch, may_hold),
             ticket: None,
         }
     }
@@ -311,12 +365,11 @@ impl Item {
         }
     }
 
-    /// Digests what it holds, and lets go of it.
-    pub(super) fn read(&mut self, redact: &Redact, has_values: bool) {
+    fn read(&mut self, copied: &[u8], redact: &Redact, has_values: bool) {
         let Item::Call(call) = self else { return };
         let values = has_values.then_some(redact);
-        call.arguments.read(values);
-        call.result.read(values);
+        call.arguments.read(copied, values);
+        call.result.read(copied, values);
         // The subject of another request is an address, which may hold a key.
         if call.method != "tools/call" {
             let subject: String = call.tool.chars().take(4 * MAX_TEXT).collect();
@@ -333,7 +386,7 @@ impl Item {
 }
 
 fn who(identity: Option<&Identity>) -> Who<'_> {
-    let pid = std::process::id();
+    let pid = *PID;
     match identity {
         None => Who { principal: "owner", pid, ..Who::default() },
         Some(identity) => Who {

@@ -10,7 +10,7 @@ use metamcp_audit::{Head, Kind};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use super::entries::{Item, OtherItem, OwnedFact, Redact};
+use super::entries::{Batch, Item, OtherItem, OwnedFact, Redact};
 use super::folder::{AuditError, AuditFolder};
 use crate::clock;
 
@@ -63,7 +63,7 @@ pub struct Health {
 
 #[derive(Debug, Default)]
 struct State {
-    items: Vec<Item>,
+    batch: Batch,
     held: usize,
     /// Events that found no place, and are not told of in the log yet.
     lost: u64,
@@ -117,26 +117,27 @@ impl Refusals {
 }
 
 impl Queue {
-    /// Adds what `item` makes; it is told whether bytes may be held.
-    pub(super) fn push(&self, item: impl FnOnce(bool) -> Item) {
+    /// Adds what `item` makes; it is told whether bytes may be held, and where short ones are copied to.
+    pub(super) fn push(&self, item: impl FnOnce(&mut Batch, bool) -> Item) {
         let mut state = self.state.lock();
-        if state.items.len() >= MAX_ITEMS {
+        if state.batch.items.len() >= MAX_ITEMS {
             state.lost += 1;
             drop(state);
             self.health.lock().lost += 1;
             return;
         }
-        let item = item(state.held < MAX_HELD);
+        let may_hold = state.held < MAX_HELD;
+        let item = item(&mut state.batch, may_hold);
         state.held += item.held();
         let ticket = item.ticket();
         if let Some(ticket) = ticket.filter(|_| state.is_dead) {
             drop(state);
             return self.tell([(ticket, Err(Arc::from(AuditError::NoWriter.to_string())))]);
         }
-        state.items.push(item);
+        state.batch.items.push(item);
         // The writer that gathers is left in peace: its wait is short.
         let is_new_urgency = ticket.is_some() && !std::mem::replace(&mut state.is_urgent, true);
-        let is_full = state.items.len() == FULL;
+        let is_full = state.batch.items.len() == FULL;
         let wakes = std::mem::take(&mut state.is_idle) || is_new_urgency || is_full;
         drop(state);
         if wakes {
@@ -147,7 +148,7 @@ impl Queue {
     /// The same for somebody who was not let in.
     pub(super) fn push_refusal(&self, item: OtherItem) {
         if self.state.lock().refusals.takes(clock::std_instant()) {
-            self.push(|_| Item::Other(Box::new(item)));
+            self.push(|_, _| Item::Other(Box::new(item)));
         } else {
             // It waits for the end of the minute.
             self.wake.notify_one();
@@ -169,11 +170,11 @@ impl Queue {
         let end = clock::std_instant() + within;
         let mut state = self.state.lock();
         let summary = state.refusals.summary(clock::std_instant(), true);
-        state.items.extend(summary);
+        state.batch.items.extend(summary);
         state.is_urgent = true;
         state.is_idle = false;
         self.wake.notify_one();
-        while (state.is_busy || !state.items.is_empty()) && !state.is_dead {
+        while (state.is_busy || !state.batch.items.is_empty()) && !state.is_dead {
             if self.health.lock().failing.is_some() && !state.is_busy {
                 return;
             }
@@ -193,7 +194,8 @@ impl Queue {
     pub(super) fn died(&self) {
         let mut state = self.state.lock();
         state.is_dead = true;
-        let outcomes: Vec<Outcome> = std::mem::take(&mut state.items)
+        let outcomes: Vec<Outcome> = std::mem::take(&mut state.batch)
+            .items
             .iter()
             .filter_map(Item::ticket)
             .map(|ticket| (ticket, Err(Arc::from(AuditError::NoWriter.to_string()))))
@@ -204,8 +206,8 @@ impl Queue {
         self.written.notify_all();
     }
 
-    /// The next batch, and how many events were lost before it. None at the end.
-    fn next(&self, has_failed: bool) -> Option<(Vec<Item>, u64)> {
+    /// Exchanges an empty batch for the next one, and says how many events were lost before it. None at the end.
+    fn next(&self, batch: &mut Batch, has_failed: bool) -> Option<u64> {
         let mut state = self.state.lock();
         state.is_busy = false;
         self.written.notify_all();
@@ -214,13 +216,13 @@ impl Queue {
             state.is_idle = false;
             self.wake.wait_for(&mut state, RETRY);
         }
-        while state.items.is_empty() {
+        while state.batch.items.is_empty() {
             if state.is_closing {
                 return None;
             }
             let now = clock::std_instant();
             if let Some(summary) = state.refusals.summary(now, false) {
-                state.items.push(summary);
+                state.batch.items.push(summary);
                 break;
             }
             state.is_idle = true;
@@ -234,12 +236,13 @@ impl Queue {
         state.is_urgent = false;
         state.is_busy = true;
         state.held = 0;
-        Some((std::mem::take(&mut state.items), std::mem::take(&mut state.lost)))
+        std::mem::swap(batch, &mut state.batch);
+        Some(std::mem::take(&mut state.lost))
     }
 
     fn gather(&self, state: &mut MutexGuard<'_, State>) {
         let end = clock::std_instant() + GATHER;
-        while !state.is_urgent && !state.is_closing && state.items.len() < FULL {
+        while !state.is_urgent && !state.is_closing && state.batch.items.len() < FULL {
             if self.wake.wait_until(state, end).timed_out() {
                 return;
             }
@@ -249,13 +252,13 @@ impl Queue {
     /// Puts back what could not be written, in front of what came since. What has no place is lost.
     fn put_back(&self, mut items: Vec<Item>, lost: u64) {
         let mut state = self.state.lock();
-        let fresh = std::mem::take(&mut state.items);
-        items.extend(fresh);
+        items.append(&mut state.batch.items);
         let over = items.len().saturating_sub(MAX_ITEMS);
         items.truncate(MAX_ITEMS);
-        state.held = items.iter().map(Item::held).sum();
+        // What was put back is digested already, and refers to nothing that was copied.
+        state.batch.items = items;
+        state.held = state.batch.held();
         state.lost += lost + over as u64;
-        state.items = items;
         drop(state);
         self.health.lock().lost += over as u64;
     }
@@ -264,10 +267,10 @@ impl Queue {
 /// Writes until the queue is closed.
 pub(super) fn run(queue: &Queue, mut folder: AuditFolder, redact: &Redact, has_values: bool) {
     let mut has_failed = false;
-    while let Some((mut items, lost)) = queue.next(has_failed) {
-        for item in &mut items {
-            item.read(redact, has_values);
-        }
+    let mut batch = Batch::default();
+    while let Some(lost) = queue.next(&mut batch, has_failed) {
+        batch.read(redact, has_values);
+        let items = &mut batch.items;
         let told = (lost > 0).then(|| {
             let what = vec![("events", OwnedFact::Number(lost))];
             OtherItem::new(Kind::Lost, "lost", what)
@@ -297,6 +300,7 @@ pub(super) fn run(queue: &Queue, mut folder: AuditFolder, redact: &Redact, has_v
             outcomes.extend(refused.map(|ticket| (ticket, Err(Arc::clone(&error)))));
             queue.put_back(happened, lost);
         }
+        batch.clear();
         if !outcomes.is_empty() {
             queue.tell(outcomes);
         }
