@@ -69,6 +69,16 @@ pub enum Phase {
     },
 }
 
+impl Phase {
+    pub fn word(self) -> &'static str {
+        match self {
+            Phase::Normal { .. } => "normal",
+            Phase::Open { .. } => "open",
+            Phase::Probing { .. } => "probing",
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct Breaker {
     policy: Policy,

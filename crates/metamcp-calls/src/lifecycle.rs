@@ -84,17 +84,21 @@ impl State {
     pub fn is_live(self) -> bool {
         matches!(self, State::Idle | State::Active { .. })
     }
-}
 
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+    pub fn word(self) -> &'static str {
+        match self {
             State::Idle => "idle",
             State::Connecting => "connecting",
             State::Active { .. } => "active",
             State::Failed => "failed",
             State::Closed => "closed",
-        })
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
     }
 }
 

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use metamcp_calls::breaker::Phase;
 use metamcp_calls::lifecycle::State;
 use metamcp_child::memory;
 use parking_lot::Mutex;
@@ -97,9 +96,9 @@ impl Source {
             });
             let server = &mut servers[at];
             server.queued += view.queued;
-            add(&mut server.phases, phase(view.breaker));
+            add(&mut server.phases, view.breaker.word());
             if let Some(state) = view.state {
-                add(&mut server.states, word(state));
+                add(&mut server.states, state.word());
                 if let State::Active { in_flight } = state {
                     server.in_flight += in_flight.get();
                 }
@@ -138,23 +137,5 @@ fn add(counts: &mut Vec<(&'static str, u32)>, word: &'static str) {
     match counts.iter_mut().find(|(known, _)| *known == word) {
         Some((_, count)) => *count += 1,
         None => counts.push((word, 1)),
-    }
-}
-
-fn word(state: State) -> &'static str {
-    match state {
-        State::Idle => "idle",
-        State::Connecting => "connecting",
-        State::Active { .. } => "active",
-        State::Failed => "failed",
-        State::Closed => "closed",
-    }
-}
-
-fn phase(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Normal { .. } => "normal",
-        Phase::Open { .. } => "open",
-        Phase::Probing { .. } => "probing",
     }
 }

@@ -8,7 +8,6 @@ use metamcp_calls::pool::ServerId;
 use metamcp_child::memory;
 use metamcp_config::settings::Settings;
 
-use super::admin::overview;
 use super::{Daemon, VERSION};
 use crate::router::{Client as _, Instance, ScopeKey};
 use crate::serve::daemon_status::{
@@ -22,16 +21,6 @@ pub(super) fn with_memory(mut status: DaemonStatus) -> DaemonStatus {
         instance.memory_bytes = instance.pid.and_then(memory::of_tree);
     }
     status
-}
-
-fn word(state: State) -> &'static str {
-    match state {
-        State::Idle => "idle",
-        State::Connecting => "connecting",
-        State::Active { .. } => "active",
-        State::Failed => "failed",
-        State::Closed => "closed",
-    }
 }
 
 impl Daemon {
@@ -109,7 +98,7 @@ impl Daemon {
             });
             let server = &mut servers[at].1;
             server.queued += u32::try_from(view.queued).unwrap_or(0);
-            let phase = overview::phase(view.breaker);
+            let phase = view.breaker.word();
             if server.breaker.is_empty() || phase != "normal" {
                 phase.clone_into(&mut server.breaker);
             }
@@ -122,7 +111,7 @@ impl Daemon {
             let pid = router.pid_of(id);
             server.instances.push(InstanceStatus {
                 of: self.whose(&instance, sessions),
-                state: word(state).to_owned(),
+                state: state.word().to_owned(),
                 pid,
                 memory_bytes: None,
                 age_ms: router.ready_since(id).map(|since| {

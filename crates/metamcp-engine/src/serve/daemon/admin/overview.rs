@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use metamcp_calls::breaker::Phase;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -69,13 +68,4 @@ fn micros(length: Duration) -> u64 {
 
 fn quantile(latencies: &Latencies, part: f64) -> Option<u64> {
     latencies.quantile(part).map(micros)
-}
-
-/// The phase of a breaker in a word.
-pub(in crate::serve::daemon) fn phase(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Normal { .. } => "normal",
-        Phase::Open { .. } => "open",
-        Phase::Probing { .. } => "probing",
-    }
 }

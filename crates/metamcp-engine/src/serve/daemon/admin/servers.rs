@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use super::AdminError;
 use super::contextual::{Asking, text_of};
-use super::overview;
 use crate::login::{self, Login, LoginStorage};
 use crate::provision::Store;
 use crate::router::Definition;
@@ -34,7 +33,7 @@ pub(super) async fn configured(asking: &Asking) -> Value {
         json!({
             "name": config.name,
             "failure": failure.map(|failure| failure.fact.to_string()),
-            "breaker": view.as_ref().map(|view| overview::phase(view.breaker)),
+            "breaker": view.as_ref().map(|view| view.breaker.word()),
             "enabled": config.is_enabled(),
             "against": config.state.against(),
             "remote": config.transport.is_remote(),
