@@ -1,10 +1,11 @@
-//! Calls by server, tool and verdict. On the path of every call: two look-ups by name, and numbers in place.
+//! Calls by server, tool and verdict. On the path of every call: two look-ups by name, or none where the call before was of
+//! the same tool and ended alike, and numbers in place.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use parking_lot::RwLock;
+use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -34,7 +35,7 @@ type Names<T> = HashMap<Box<str>, T, RandomState>;
 
 /// See the module.
 pub(super) struct Calls {
-    table: RwLock<Table>,
+    table: Mutex<Table>,
     by_verdict: Family<OfCall, Counter>,
     duration: Family<OfServer, Histogram>,
     queue: Family<OfServer, Histogram>,
@@ -48,17 +49,41 @@ struct Table {
     servers: Names<Server>,
     /// Tools of all servers together.
     tools: usize,
+    last: Option<Last>,
+}
+
+struct Server {
+    label: Arc<str>,
+    numbers: Arc<Numbers>,
+    tools: Names<Tool>,
 }
 
 /// The numbers of one server, ready to be counted.
-struct Server {
-    label: Arc<str>,
+struct Numbers {
     duration: Histogram,
     queue: Histogram,
     again: Counter,
     arguments: Counter,
     results: Counter,
-    tools: Names<Tool>,
+}
+
+/// What the last call was, and where it was counted: whoever makes many calls makes the same one again, mostly.
+struct Last {
+    server: Arc<str>,
+    tool: Arc<str>,
+    method: &'static str,
+    verdict: Verdict,
+    numbers: Arc<Numbers>,
+    counter: Counter,
+}
+
+impl Last {
+    fn is_like(&self, record: &CallRecord) -> bool {
+        self.verdict == record.verdict
+            && self.method == record.method
+            && self.tool == record.tool
+            && self.server == record.server
+    }
 }
 
 struct Tool {
@@ -71,7 +96,7 @@ impl Calls {
     pub(super) fn register(registry: &mut Registry) -> Calls {
         let histogram: fn() -> Histogram = || Histogram::new(SECONDS);
         let calls = Calls {
-            table: RwLock::default(),
+            table: Mutex::default(),
             by_verdict: Family::default(),
             duration: Family::new_with_constructor(histogram),
             queue: Family::new_with_constructor(histogram),
@@ -89,68 +114,78 @@ impl Calls {
     }
 
     pub(super) fn count(&self, record: &CallRecord) {
+        let mut table = self.table.lock();
+        let (numbers, counter) = match &table.last {
+            Some(last) if last.is_like(record) => {
+                last.counter.inc();
+                return last.numbers.count(record);
+            }
+            _ => self.place_of(record, &mut table),
+        };
+        counter.inc();
+        numbers.count(record);
+        table.last = Some(Last {
+            server: Arc::clone(&record.server),
+            tool: Arc::clone(&record.tool),
+            method: record.method,
+            verdict: record.verdict,
+            numbers,
+            counter,
+        });
+    }
+
+    /// Where such a call is counted; a place of its own if there is room for one.
+    fn place_of(&self, record: &CallRecord, table: &mut Table) -> (Arc<Numbers>, Counter) {
         let (server, tool) = named(record);
         let verdict = record.verdict.word();
-        let is_counted = {
-            let table = self.table.read();
-            table.find(server, tool).is_some_and(|(server, tool)| {
-                let counter = tool.verdicts.iter().find(|(word, _)| *word == verdict);
-                counter.is_some_and(|(_, counter)| {
-                    counter.inc();
-                    server.count(record);
-                    true
-                })
-            })
-        };
-        if !is_counted {
-            self.count_first(record, (server, tool), verdict);
-        }
+        let known = table.find(server, tool).and_then(|(server, tool)| {
+            let (_, counter) = tool.verdicts.iter().find(|(word, _)| *word == verdict)?;
+            Some((Arc::clone(&server.numbers), counter.clone()))
+        });
+        known.unwrap_or_else(|| self.first(table, (server, tool), verdict))
     }
 
     /// The first call of a tool, or the first that ended so.
-    fn count_first(
+    fn first(
         &self,
-        record: &CallRecord,
+        table: &mut Table,
         (server, tool): (&str, &str),
         verdict: &'static str,
-    ) {
-        let mut table = self.table.write();
+    ) -> (Arc<Numbers>, Counter) {
         let is_known = table.servers.contains_key(server);
         let server = if is_known || table.servers.len() < MAX_SERVERS { server } else { OTHER };
         let servers_tool =
             table.servers.get(server).is_some_and(|one| one.tools.contains_key(tool));
         let has_room = table.tools < MAX_TOOLS;
         let tool = if servers_tool || has_room { tool } else { OTHER };
-        let Table { servers, tools } = &mut *table;
+        let Table { servers, tools, .. } = table;
         let known = servers.entry(server.into()).or_insert_with(|| self.server(server));
-        known.count(record);
+        let numbers = Arc::clone(&known.numbers);
         let label = Arc::clone(&known.label);
         let tool = known.tools.entry(tool.into()).or_insert_with(|| {
             *tools += 1;
             Tool { label: names::label(tool), verdicts: Vec::new() }
         });
         if let Some((_, counter)) = tool.verdicts.iter().find(|(word, _)| *word == verdict) {
-            counter.inc();
-            return;
+            return (numbers, counter.clone());
         }
         let labels = OfCall { server: label, tool: Arc::clone(&tool.label), verdict };
         let counter = self.by_verdict.get_or_create_owned(&labels);
-        counter.inc();
-        tool.verdicts.push((verdict, counter));
+        tool.verdicts.push((verdict, counter.clone()));
+        (numbers, counter)
     }
 
     fn server(&self, name: &str) -> Server {
         let label = names::label(name);
         let labels = OfServer { server: Arc::clone(&label) };
-        Server {
-            label,
+        let numbers = Numbers {
             duration: self.duration.get_or_create_owned(&labels),
             queue: self.queue.get_or_create_owned(&labels),
             again: self.again.get_or_create_owned(&labels),
             arguments: self.arguments.get_or_create_owned(&labels),
             results: self.results.get_or_create_owned(&labels),
-            tools: Names::default(),
-        }
+        };
+        Server { label, numbers: Arc::new(numbers), tools: Names::default() }
     }
 }
 
@@ -171,7 +206,7 @@ impl Table {
     }
 }
 
-impl Server {
+impl Numbers {
     fn count(&self, record: &CallRecord) {
         self.duration.observe(record.ended.since(record.arrived).as_secs_f64());
         if let Some(sent) = record.sent {
