@@ -57,6 +57,7 @@ pub use caller::{Caller, Client, Responder};
 pub use context::{Context, Seat};
 pub use error::{CallError, CallErrorKind};
 pub use message::{Input, Verbatim};
+pub use recording::Unrecorded;
 pub use relay::{Level, ServerRequest};
 pub use servers::{Definition, Entry, Instance, ScopeKey, Servers, as_written, environment_of};
 
