@@ -55,6 +55,7 @@ async function serve(folder, port) {
     features: {
       devInteractions: { enabled: false },
       registration: { enabled: true },
+      clientCredentials: { enabled: true },
       resourceIndicators: {
         enabled: true,
         getResourceServerInfo: (_, asked) => {
@@ -64,6 +65,8 @@ async function serve(folder, port) {
         useGrantedResource: () => true,
       },
     },
+    // A client that needs no person.
+    clients: [{ client_id: "machine", client_secret: "machine-s3cret", grant_types: ["client_credentials"], redirect_uris: [], response_types: [], token_endpoint_auth_method: "client_secret_basic" }],
     findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
     interactions: { url: (_, { uid }) => `/agree/${uid}` },
     rotateRefreshToken: true,
@@ -102,7 +105,7 @@ async function serve(folder, port) {
 
   const verifier = {
     async verifyAccessToken(value) {
-      const token = retired.has(value) ? undefined : await provider.AccessToken.find(value);
+      const token = retired.has(value) ? undefined : (await provider.AccessToken.find(value)) ?? (await provider.ClientCredentials.find(value));
       if (!token || token.isExpired || token.aud !== resource) throw new InvalidTokenError("not a token for this server");
       shown.add(value);
       return { token: value, clientId: token.clientId, scopes: [...token.scopes], expiresAt: token.exp };

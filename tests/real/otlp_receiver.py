@@ -1,9 +1,12 @@
 """A collector for tests: takes OTLP over gRPC and HTTP, and prints what it decoded as lines of JSON.
 
+With CERTIFICATE and KEY as arguments, both speak TLS.
+
 The messages and services are those of the official package opentelemetry-proto.
 """
 
 import json
+import ssl
 import sys
 import threading
 from concurrent import futures
@@ -154,9 +157,19 @@ def main():
     trace_service_pb2_grpc.add_TraceServiceServicer_to_server(Traces(), server)
     metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(Metrics(), server)
     logs_service_pb2_grpc.add_LogsServiceServicer_to_server(Logs(), server)
-    grpc_port = server.add_insecure_port("127.0.0.1:0")
+    files = sys.argv[1:3]
+    if files:
+        certificate, key = (open(file, "rb").read() for file in files)
+        credentials = grpc.ssl_server_credentials([(key, certificate)])
+        grpc_port = server.add_secure_port("127.0.0.1:0", credentials)
+    else:
+        grpc_port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     web = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if files:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*files)
+        web.socket = context.wrap_socket(web.socket, server_side=True)
     threading.Thread(target=web.serve_forever, daemon=True).start()
     say(grpc=grpc_port, http=web.server_address[1])
     # Ends with whoever started it.

@@ -11,7 +11,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +35,7 @@ const LAST_WRITE: Duration = Duration::from_secs(2);
 pub struct Audit {
     queue: Arc<Queue>,
     settings: AuditSettings,
+    home: PathBuf,
 }
 
 impl Audit {
@@ -61,7 +62,7 @@ impl Audit {
         if thread.is_err() {
             queue.died();
         }
-        let audit = Arc::new(Audit { queue, settings: own });
+        let audit = Arc::new(Audit { queue, settings: own, home: settings.home.clone() });
         audit.gateway("started");
         Some(audit)
     }
@@ -77,6 +78,23 @@ impl Audit {
             let call = CallItem::new(record, (arguments, None), batch, may_hold);
             Item::Call(call.begun(ticket))
         });
+    }
+
+    /// Writes at once what is published, past the queue, as a command does: for a decision that is carried out only if
+    /// this worked. An error says why it did not.
+    pub async fn record(
+        &self,
+        publish: impl FnOnce(&Observer) + Send + 'static,
+    ) -> Result<(), String> {
+        let command = Arc::new(CommandAudit::new(&self.home, &self.settings));
+        let writing = move || {
+            let observer = Observer::default();
+            observer.attach(Arc::clone(&command) as Arc<dyn Subscriber>);
+            publish(&observer);
+            command.error().map_or(Ok(()), |error| Err(error.told()))
+        };
+        let written = tokio::task::spawn_blocking(writing).await;
+        written.unwrap_or_else(|_| Err(AuditError::NoWriter.to_string()))
     }
 
     /// Waits for outcomes: calls that are recorded and may be sent, and why others must not be.

@@ -410,9 +410,13 @@ pub async fn start(login: &Arc<Login>) -> Result<StartedLogin, LoginError> {
     let challenge = login.probe().await?;
     let (authorization_flow, address) = login.prepare(&challenge).await?;
     let (sender, done) = oneshot::channel();
+    login.publish(LoginChange::Started);
     let login = Arc::clone(login);
     crate::task::spawn("login", async move {
         let ended = login.finish(authorization_flow).await.map_err(|error| chain(&error));
+        if ended.is_err() {
+            login.publish(LoginChange::Failed);
+        }
         // The caller may have stopped waiting; the token is stored all the same.
         drop(sender.send(ended));
     });
@@ -422,7 +426,11 @@ pub async fn start(login: &Arc<Login>) -> Result<StartedLogin, LoginError> {
 /// The same for the client credentials grant, which needs no user.
 pub async fn start_machine(login: &Login) -> Result<(), LoginError> {
     let challenge = login.probe().await?;
-    login.machine(&challenge, None).await
+    let ended = login.machine(&challenge, None).await;
+    if ended.is_err() {
+        login.publish(LoginChange::Failed);
+    }
+    ended
 }
 
 fn needed(reason: &str, address: Option<String>) -> Fact {

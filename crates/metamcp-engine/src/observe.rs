@@ -25,7 +25,7 @@ pub use record::{Attempt, CallRecord, ClientInfo, Identity, Origin, StartTimes, 
 pub use redactions::Redactions;
 pub use script::{ScriptPayload, ScriptRecord};
 pub use totals::{TokenTotals, Totals};
-pub use tracer::{AttemptTrace, CallTrace, Tracer};
+pub use tracer::{AttemptTrace, CallTrace, ClientLink, Tracer};
 
 /// Something that happened.
 #[derive(Debug)]

@@ -91,6 +91,19 @@ pub struct Found {
     pub notes: Vec<String>,
 }
 
+/// Publishes a decision on a plan.
+pub(crate) fn publish_decision(
+    observer: &Observer,
+    plan: &Plan,
+    by: Option<&Identity>,
+    verdict: &'static str,
+) {
+    let (server, package, digest) = (&plan.server, &plan.package(), &plan.digest());
+    let subject = Subject::Approval { server, package, plan: digest };
+    let action = Action { identity: by, ..Action::new(subject, verdict) };
+    observer.publish(&Event::Action(action));
+}
+
 impl Provisioner {
     /// With its files under `home`. `join` adds an installed server to the gateway.
     pub fn new(home: &Path, settings: &ProvisionSettings, join: Join) -> Provisioner {
@@ -118,10 +131,7 @@ impl Provisioner {
 
     /// Publishes a decision on a plan, before it is carried out.
     pub fn decided(&self, plan: &Plan, by: Option<&Identity>, verdict: &'static str) {
-        let (server, package, digest) = (&plan.server, &plan.package(), &plan.digest());
-        let subject = Subject::Approval { server, package, plan: digest };
-        let action = Action { identity: by, ..Action::new(subject, verdict) };
-        self.observer.publish(&Event::Action(action));
+        publish_decision(&self.observer, plan, by, verdict);
     }
 
     fn publish_installation(&self, plan: &Plan, verdict: &'static str) {

@@ -57,6 +57,7 @@ pub use caller::{Caller, Client, Responder};
 pub use context::{Context, Seat};
 pub use error::{CallError, CallErrorKind};
 pub use message::{Input, Verbatim};
+pub use recording::Unrecorded;
 pub use relay::{Level, ServerRequest};
 pub use servers::{Definition, Entry, Instance, ScopeKey, Servers, as_written, environment_of};
 
@@ -315,7 +316,7 @@ impl Router {
         let mut record = CallRecord::arriving(identity, origin, names, method, body, arrived);
         if let Some(tracer) = self.observer.tracer() {
             let own = request.meta.as_deref().and_then(TraceContext::of_meta);
-            record.trace = tracer.begin(own.as_ref().or(caller.trace.as_deref()), &request.tool);
+            record.trace = caller.traced(&**tracer, own.as_ref(), &request.tool);
         }
         let pending = Pending {
             request,

@@ -5,6 +5,7 @@
 import { execFile } from "node:child_process";
 import { mkdirSync, readFileSync } from "node:fs";
 import { promisify } from "node:util";
+import { actions } from "./actions.mjs";
 import { launch } from "./browser.mjs";
 
 const plan = JSON.parse(readFileSync(process.argv[2], "utf8"));
@@ -49,6 +50,8 @@ async function everyPage(views, pictured) {
 }
 
 const scenarios = {
+  ...actions({ browser, plan, report, done, says, toast, click, metamcp, judged }),
+
   /** Nothing is configured, nothing happened. */
   async empty() {
     for (const [view, words] of [
@@ -239,6 +242,10 @@ const scenarios = {
     await judged("crowd tools");
     await page.getByLabel("Filter").fill("crowd-150");
     await until("the tools of one", says("1 to 100 of 102"));
+    await click("Next");
+    await until("the last page", says("101 to 102 of 102"));
+    await click("Previous");
+    await until("the first page", says("1 to 100 of 102"));
     await page.getByRole("searchbox", { name: "What the tool should do" }).fill("echo");
     await click("Search");
     await until("an answer", "document.querySelector('.two pre') !== null");
@@ -265,7 +272,12 @@ const scenarios = {
     if (!plan.person) {
       report.canApprove = await evaluate("[...document.querySelectorAll('.ask button.main')].some((one) => !one.disabled)");
       await until("why not", says("This page can only look and decline."));
-      report.forced = await evaluate(`fetch('/api/trust', { method: 'POST', headers: { 'content-type': 'application/json', 'x-metamcp-key': localStorage.getItem('metamcp.key') }, body: ${JSON.stringify(JSON.stringify({ file: plan.project, sha256: plan.sha256, approve: true }))} }).then(async (answer) => answer.status + ' ' + (await answer.text()))`);
+      const forced = (name, body) => evaluate(`fetch('/api/${name}', { method: 'POST', headers: { 'content-type': 'application/json', 'x-metamcp-key': localStorage.getItem('metamcp.key') }, body: ${JSON.stringify(JSON.stringify(body))} }).then(async (answer) => answer.status + ' ' + (await answer.text()))`);
+      report.forced = [
+        await forced("trust", { file: plan.project, sha256: plan.sha256, approve: true }),
+        await forced("approve", { digest: plan.waits.digest ?? "any", values: {} }),
+        await forced("accept", { digest: "any" }),
+      ];
       await page.getByRole("article", { name: /^Install/ }).getByRole("button", { name: "Decline" }).click();
       await toast("was dropped");
       await page.getByRole("article", { name: /^Project file/ }).getByRole("button", { name: "Decline" }).click();

@@ -1,4 +1,4 @@
-"""A server that writes what it is told to stderr, at once."""
+"""A server that writes what it is told to stderr, at once, and repeats what a form asked for."""
 
 import json
 import sys
@@ -7,6 +7,21 @@ TOOL = {
     "name": "say",
     "description": "Says it on stderr.",
     "inputSchema": {"type": "object", "properties": {"words": {"type": "string"}}, "required": ["words"]},
+}
+CHOOSE = {
+    "name": "choose",
+    "description": "Repeats what it was asked for.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "colour": {"type": "string", "enum": ["red", "blue"]},
+            "loud": {"type": "boolean"},
+            "count": {"type": "integer"},
+            "names": {"type": "array", "items": {"type": "string"}},
+            "more": {"type": "object"},
+        },
+        "required": ["colour", "count"],
+    },
 }
 
 print("talker says hello", file=sys.stderr, flush=True)
@@ -19,7 +34,10 @@ for line in sys.stdin:
     if method == "initialize":
         result = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "talker", "version": "1"}}
     elif method == "tools/list":
-        result = {"tools": [TOOL]}
+        result = {"tools": [TOOL, CHOOSE]}
+    elif method == "tools/call" and params["name"] == "choose":
+        asked = json.dumps(params["arguments"], sort_keys=True)
+        result = {"content": [{"type": "text", "text": f"asked for {asked}"}]}
     elif method == "tools/call":
         print(params["arguments"]["words"], file=sys.stderr, flush=True)
         result = {"content": [{"type": "text", "text": "said"}]}

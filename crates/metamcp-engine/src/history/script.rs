@@ -94,6 +94,8 @@ mod tests {
     #[test]
     fn what_is_kept_of_a_script_is_bounded_and_clean() {
         let record = ScriptRecord {
+            tool: "mcp_execute",
+            trace: None,
             number: 7,
             identity: Arc::new(Identity::owner()),
             began: Moment::millis(5),

@@ -184,6 +184,8 @@ pub struct CallRecord {
     pub bytes_out: usize,
     /// What went wrong with the server, where that ended the call.
     pub cause: Option<Arc<Failure>>,
+    /// The code of the JSON-RPC error that the server answered with.
+    pub rpc_code: Option<i64>,
     /// Where it stands in a trace that is recorded.
     pub trace: Option<Box<CallTrace>>,
 }
@@ -215,6 +217,7 @@ impl CallRecord {
             bytes_in: arguments.map_or(0, Bytes::len),
             bytes_out: 0,
             cause: None,
+            rpc_code: None,
             trace: None,
         }
     }

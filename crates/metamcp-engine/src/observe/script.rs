@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use metamcp_types::moment::Moment;
 
-use super::Identity;
+use super::{CallTrace, Identity};
 
 /// A script that ended.
 #[derive(Clone, Debug)]
@@ -19,6 +19,10 @@ pub struct ScriptRecord {
     pub calls: usize,
     /// Bytes of the value it returned.
     pub bytes_out: usize,
+    /// The tool of ours that ran it.
+    pub tool: &'static str,
+    /// Where it stands in a trace that is recorded.
+    pub trace: Option<Box<CallTrace>>,
 }
 
 /// What a script was and said. Subscribers may read it; it is not part of the record, because it may contain secrets.

@@ -10,10 +10,21 @@ pub trait Tracer: Send + Sync {
     fn new_span(&self) -> [u8; 8];
 }
 
+/// How a client reaches the gateway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientLink {
+    /// `pipe` or `tcp`; nothing for a command of ours.
+    pub transport: Option<&'static str>,
+    /// The protocol revision that is spoken with it.
+    pub version: Option<&'static str>,
+}
+
 /// A call on its way to its server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AttemptTrace {
     pub span: [u8; 8],
+    /// The id of the request to the server.
+    pub request: u64,
     /// `pipe` or `tcp`.
     pub transport: &'static str,
     /// The protocol revision that is spoken with the server.
@@ -31,11 +42,20 @@ pub struct CallTrace {
     /// `tracestate` and `baggage` of the client, which go on to the server.
     pub state: Option<Box<str>>,
     pub baggage: Option<Box<str>>,
+    /// How the client made it, and the id of its request.
+    pub link: ClientLink,
+    pub request: Option<Box<str>>,
     /// Each time it was sent, in the order of the record's attempts.
     pub attempts: Vec<AttemptTrace>,
 }
 
 impl CallTrace {
+    /// Where what is below it is made.
+    pub fn context(&self) -> TraceContext {
+        let (state, baggage) = (self.state.clone(), self.baggage.clone());
+        TraceContext { trace: self.trace, span: self.span, is_sampled: true, state, baggage }
+    }
+
     /// The `traceparent` for the server: the span of the last attempt.
     pub fn for_server(&self) -> Option<String> {
         Some(sampled_parent(self.trace, self.attempts.last()?.span))

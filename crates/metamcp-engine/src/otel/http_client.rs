@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use hyper::{Request, Response};
+use metamcp_config::config::TlsFiles;
 use opentelemetry_http::HttpError;
 use tokio::runtime::Handle;
 
@@ -26,8 +27,9 @@ pub(super) struct HttpClient {
 }
 
 impl HttpClient {
-    pub(super) fn new() -> Result<HttpClient, String> {
+    pub(super) fn new(tls: &TlsFiles) -> Result<HttpClient, String> {
         let options = ClientOptions::new(CONNECT_TIMEOUT, IDLE_CONNECTIONS);
+        let options = ClientOptions { tls: tls.clone(), ..options };
         let web = Web::new(options).map_err(|error| error.to_string())?;
         Ok(HttpClient { web, runtime: Handle::current() })
     }

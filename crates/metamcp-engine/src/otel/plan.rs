@@ -1,5 +1,8 @@
 //! What settings and the standard variables ask for. Pure.
 
+use std::path::PathBuf;
+
+use metamcp_config::config::TlsFiles;
 use metamcp_config::settings::{OtelSettings, OtlpProtocol};
 use opentelemetry_sdk::trace::Sampler;
 
@@ -30,6 +33,8 @@ pub(super) struct Target {
     /// The whole address for HTTP, the base for gRPC; the exporter adds headers and the timeout from variables itself.
     pub(super) address: String,
     pub(super) is_grpc: bool,
+    /// What is trusted, and shown, beside what every system knows.
+    pub(super) tls: TlsFiles,
 }
 
 /// See the module.
@@ -134,7 +139,19 @@ fn target(settings: &OtelSettings, signal: Signal, get: Get<'_>) -> Result<Optio
         true => address,
         false => format!("{}/v1/{}", address.trim_end_matches('/'), signal.word()),
     };
-    Ok(Some(Target { address, is_grpc }))
+    let file = |what: &str| {
+        let own = get(&format!("OTEL_EXPORTER_OTLP_{upper}_{what}"));
+        own.or_else(|| get(&format!("OTEL_EXPORTER_OTLP_{what}"))).map(PathBuf::from)
+    };
+    let (cert, key) = (file("CLIENT_CERTIFICATE"), file("CLIENT_KEY"));
+    if cert.is_some() != key.is_some() {
+        return Err(
+            "a client certificate needs both OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and OTEL_EXPORTER_OTLP_CLIENT_KEY"
+                .to_owned(),
+        );
+    }
+    let tls = TlsFiles { ca: file("CERTIFICATE"), cert, key };
+    Ok(Some(Target { address, is_grpc, tls }))
 }
 
 /// Port 4317 is that of gRPC.
@@ -227,6 +244,25 @@ mod tests {
             addresses("", &own),
             [Some(("http://c:4318/own".to_owned(), false)), grpc, None]
         );
+    }
+
+    #[test]
+    fn certificates_are_those_of_the_signal_or_of_all() {
+        let variables = [
+            ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/all.pem"),
+            ("OTEL_EXPORTER_OTLP_LOGS_CERTIFICATE", "/logs.pem"),
+            ("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "/own.pem"),
+            ("OTEL_EXPORTER_OTLP_CLIENT_KEY", "/own.key"),
+        ];
+        let made = plan("https://c", &variables).unwrap().unwrap();
+        let tls = |signal| made.target(signal).unwrap().tls.clone();
+        let path = |text: &str| Some(PathBuf::from(text));
+        let (cert, key) = (path("/own.pem"), path("/own.key"));
+        let all = TlsFiles { ca: path("/all.pem"), cert, key };
+        assert_eq!((tls(Signal::Traces), tls(Signal::Metrics)), (all.clone(), all));
+        assert_eq!(tls(Signal::Logs).ca, path("/logs.pem"));
+        let half = plan("https://c", &variables[..3]).unwrap_err();
+        assert!(half.contains("OTEL_EXPORTER_OTLP_CLIENT_KEY"), "{half}");
     }
 
     #[test]

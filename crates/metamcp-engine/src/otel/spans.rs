@@ -1,4 +1,5 @@
-//! A call as spans: one for the whole, and below it its wait, its starts, and each time it was sent.
+//! A call as spans: one for the whole, and below it its wait, its starts, and each time it was sent. A script as one span
+//! above those of its calls.
 
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
@@ -18,7 +19,8 @@ use opentelemetry_sdk::trace::{
 use super::SCOPE;
 use crate::clock::{self, Clock};
 use crate::observe::{
-    AttemptTrace, CallRecord, CallTrace, Event, Interest, Origin, Subscriber, Tracer, Verdict,
+    AttemptTrace, CallRecord, CallTrace, ClientLink, Event, Identity, Interest, Origin,
+    ScriptRecord, Subscriber, Tracer, Verdict,
 };
 
 /// Longest name of a tool or a client.
@@ -48,19 +50,24 @@ impl Spans {
 
     fn ended(&self, record: &CallRecord, trace: &CallTrace) {
         let times = Times { now: self.clock.now(), wall: clock::system_time() };
-        let name = text::clean_line(&record.tool, MAX_NAME);
-        let name: Cow<'static, str> = match record.method {
-            "tools/call" => format!("tools/call {name}").into(),
-            method => method.into(),
+        let name: Cow<'static, str> = match target(record) {
+            Some((_, name)) => format!("{} {name}", record.method).into(),
+            None => record.method.into(),
         };
         let (error, status) = error_of(record);
         let mut whole = self.span(trace, trace.span, trace.parent.unwrap_or_default());
         whole.parent_span_is_remote = trace.parent.is_some();
-        whole.span_kind = SpanKind::Server;
+        // A script is no client: what it calls is within what its client asked for.
+        let is_of_script = matches!(record.origin, Origin::Script(_));
+        whole.span_kind = if is_of_script { SpanKind::Internal } else { SpanKind::Server };
+        whole.parent_span_is_remote &= !is_of_script;
         whole.name.clone_from(&name);
         (whole.start_time, whole.end_time) = (times.of(record.arrived), times.of(record.ended));
         whole.attributes = attributes(record);
-        whole.attributes.extend(error.map(|word| KeyValue::new("error.type", word)));
+        whole.attributes.extend(of_client(trace));
+        // In direct mode the client gets the server's own error; else it gets a result that tells of it.
+        let own_code = record.rpc_code.filter(|_| record.origin == Origin::Direct);
+        whole.attributes.extend(failed_with(error, own_code));
         whole.status = status.clone();
         for (at, attempt) in record.all_attempts().enumerate() {
             let own = trace.attempts.get(at).copied().unwrap_or_default();
@@ -86,8 +93,8 @@ impl Spans {
             };
             (sent.start_time, sent.end_time) = (times.of(attempt.sent), times.of(end));
             sent.attributes = of_attempt(record, own);
-            let word = lost.or(error);
-            sent.attributes.extend(word.map(|word| KeyValue::new("error.type", word)));
+            let code = record.rpc_code.filter(|_| lost.is_none());
+            sent.attributes.extend(failed_with(lost.or(error), code));
             sent.status =
                 if lost.is_some() { Status::error("connection lost") } else { status.clone() };
             if let Some(first) = attempt.first_byte {
@@ -101,6 +108,31 @@ impl Spans {
             self.waited(trace, &times, record.arrived, record.ended);
         }
         self.processor.on_end(whole);
+    }
+
+    /// A script, whose calls have spans below this one.
+    fn script_ended(&self, record: &ScriptRecord, trace: &CallTrace) {
+        let times = Times { now: self.clock.now(), wall: clock::system_time() };
+        let mut span = self.span(trace, trace.span, trace.parent.unwrap_or_default());
+        span.parent_span_is_remote = trace.parent.is_some();
+        span.span_kind = SpanKind::Server;
+        span.name = format!("tools/call {}", record.tool).into();
+        (span.start_time, span.end_time) = (times.of(record.began), times.of(record.ended));
+        span.attributes = vec![
+            KeyValue::new("mcp.method.name", "tools/call"),
+            KeyValue::new("gen_ai.operation.name", "execute_tool"),
+            KeyValue::new("gen_ai.tool.name", record.tool),
+            KeyValue::new("metamcp.script", i64::try_from(record.number).unwrap_or(i64::MAX)),
+            KeyValue::new("metamcp.script.calls", i64::try_from(record.calls).unwrap_or(i64::MAX)),
+            KeyValue::new("metamcp.verdict", record.verdict),
+        ];
+        span.attributes.extend(of_identity(&record.identity));
+        span.attributes.extend(of_client(trace));
+        if record.verdict != "ok" {
+            span.attributes.push(KeyValue::new("error.type", record.verdict));
+            span.status = Status::error("");
+        }
+        self.processor.on_end(span);
     }
 
     /// The time before anything was done for a call: for a slot of the pool, or in the queue of its server.
@@ -158,26 +190,69 @@ fn attributes(record: &CallRecord) -> Vec<KeyValue> {
     let name = |text: &str| text::clean_line(text, MAX_NAME).into_owned();
     let mut attributes = vec![
         KeyValue::new("mcp.method.name", record.method),
-        // Our own number of the session: the protocol's id is as good as a password.
-        KeyValue::new("mcp.session.id", record.identity.session.to_string()),
         KeyValue::new("metamcp.server", name(&record.server)),
         KeyValue::new("metamcp.verdict", record.verdict.word()),
         KeyValue::new("metamcp.origin", record.origin.word()),
         KeyValue::new("metamcp.attempts", i64::from(record.attempts)),
         KeyValue::new("metamcp.call.id", i64::try_from(record.id).unwrap_or(i64::MAX)),
     ];
-    if record.method == "tools/call" {
-        attributes.push(KeyValue::new("gen_ai.operation.name", "execute_tool"));
-        attributes.push(KeyValue::new("gen_ai.tool.name", name(&record.tool)));
-    }
+    attributes.extend(of_target(record));
     if let Origin::Script(script) = record.origin {
         attributes.push(KeyValue::new("metamcp.script", i64::try_from(script).unwrap_or(0)));
     }
-    if let Some(client) = &record.identity.client {
+    attributes.extend(of_identity(&record.identity));
+    attributes
+}
+
+/// Whose it is.
+fn of_identity(identity: &Identity) -> Vec<KeyValue> {
+    let name = |text: &str| text::clean_line(text, MAX_NAME).into_owned();
+    // Our own number of the session: the protocol's id is as good as a password.
+    let mut attributes = vec![KeyValue::new("mcp.session.id", identity.session.to_string())];
+    if let Some(client) = &identity.client {
         attributes.push(KeyValue::new("metamcp.client.name", name(&client.name)));
         attributes.push(KeyValue::new("metamcp.client.version", name(&client.version)));
     }
     attributes
+}
+
+/// How the client made it.
+fn of_client(trace: &CallTrace) -> Vec<KeyValue> {
+    let ClientLink { transport, version } = trace.link;
+    let transport = transport.map(|transport| KeyValue::new("network.transport", transport));
+    let version = version.map(|version| KeyValue::new("mcp.protocol.version", version));
+    let id = trace.request.as_deref();
+    let id = id.map(|id| KeyValue::new("jsonrpc.request.id", id.to_owned()));
+    transport.into_iter().chain(version).chain(id).collect()
+}
+
+/// What a request names, by the attribute for it. The address of a resource is an argument, which is not sent.
+fn target(record: &CallRecord) -> Option<(&'static str, String)> {
+    let attribute = match record.method {
+        "tools/call" => "gen_ai.tool.name",
+        "prompts/get" => "gen_ai.prompt.name",
+        _ => return None,
+    };
+    Some((attribute, text::clean_line(&record.tool, MAX_NAME).into_owned()))
+}
+
+fn of_target(record: &CallRecord) -> Vec<KeyValue> {
+    let is_tool = record.method == "tools/call";
+    let operation = is_tool.then(|| KeyValue::new("gen_ai.operation.name", "execute_tool"));
+    let target = target(record).map(|(attribute, name)| KeyValue::new(attribute, name));
+    operation.into_iter().chain(target).collect()
+}
+
+/// What kind of error it was: the code of the protocol's, where the peer answered with one.
+fn failed_with(word: Option<&'static str>, code: Option<i64>) -> Vec<KeyValue> {
+    match (code.map(|code| code.to_string()), word) {
+        (Some(code), _) => vec![
+            KeyValue::new("error.type", code.clone()),
+            KeyValue::new("rpc.response.status_code", code),
+        ],
+        (None, Some(word)) => vec![KeyValue::new("error.type", word)],
+        (None, None) => Vec::new(),
+    }
 }
 
 fn of_attempt(record: &CallRecord, attempt: AttemptTrace) -> Vec<KeyValue> {
@@ -186,11 +261,9 @@ fn of_attempt(record: &CallRecord, attempt: AttemptTrace) -> Vec<KeyValue> {
         KeyValue::new("mcp.method.name", record.method),
         KeyValue::new("metamcp.server", name(&record.server)),
         KeyValue::new("network.transport", attempt.transport),
+        KeyValue::new("jsonrpc.request.id", attempt.request.to_string()),
     ];
-    if record.method == "tools/call" {
-        attributes.push(KeyValue::new("gen_ai.operation.name", "execute_tool"));
-        attributes.push(KeyValue::new("gen_ai.tool.name", name(&record.tool)));
-    }
+    attributes.extend(of_target(record));
     let version = attempt.version.map(|version| KeyValue::new("mcp.protocol.version", version));
     attributes.extend(version);
     attributes
@@ -232,6 +305,8 @@ impl Tracer for Spans {
                 span: self.span_id(),
                 state: parent.and_then(|parent| parent.state.clone()),
                 baggage: parent.and_then(|parent| parent.baggage.clone()),
+                link: ClientLink::default(),
+                request: None,
                 attempts: Vec::new(),
             })
         })
@@ -244,14 +319,22 @@ impl Tracer for Spans {
 
 impl Subscriber for Spans {
     fn interest(&self) -> Interest {
-        Interest::CALLS
+        Interest::CALLS.and(Interest::SCRIPTS)
     }
 
     fn on_event(&self, event: &Event<'_>) {
-        if let Event::Call(record, _) = event
-            && let Some(trace) = &record.trace
-        {
-            self.ended(record, trace);
+        match event {
+            Event::Call(record, _) => {
+                if let Some(trace) = &record.trace {
+                    self.ended(record, trace);
+                }
+            }
+            Event::Script(record, _) => {
+                if let Some(trace) = &record.trace {
+                    self.script_ended(record, trace);
+                }
+            }
+            _ => {}
         }
     }
 }

@@ -6,11 +6,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use metamcp_calls::pool::{ConnId, ServerId};
 use metamcp_types::moment::Moment;
+use metamcp_types::text;
+use metamcp_wire::object;
 use metamcp_wire::trace_context::TraceContext;
 use serde_json::Value;
 
 use super::{CallOutcome, Input, ServerRequest};
-use crate::observe::{Identity, Origin};
+use crate::observe::{CallTrace, ClientLink, Identity, Origin, Tracer};
+
+/// Longest id of a request in a trace.
+const MAX_ID: usize = 100;
 
 /// Takes what comes of calls.
 pub trait Responder: Send + Sync {
@@ -38,6 +43,8 @@ pub trait Responder: Send + Sync {
 /// A client: who it is, what it can do, and how it receives log messages and server requests.
 pub trait Client: Send + Sync {
     fn identity(&self) -> Arc<Identity>;
+    /// How it reaches the gateway.
+    fn link(&self) -> ClientLink;
     /// Whether it may use this instance of a server: only then it is asked what that server wants to know.
     fn uses(&self, server: ServerId) -> bool;
     /// For servers that are started on its behalf.
@@ -76,6 +83,24 @@ impl Caller {
     #[must_use]
     pub fn by(&self, origin: Origin) -> Caller {
         Caller { origin, ..self.clone() }
+    }
+
+    /// The trace of what it asks for, if that is recorded; `own` is where its client made it, if the request itself says so.
+    pub fn traced(
+        &self,
+        tracer: &dyn Tracer,
+        own: Option<&TraceContext>,
+        tool: &str,
+    ) -> Option<Box<CallTrace>> {
+        let mut trace = tracer.begin(own.or(self.trace.as_deref()), tool)?;
+        trace.link = self.client.link();
+        if self.origin.is_direct_choice() {
+            let id = object::text(&self.request);
+            let id = id.or_else(|| Some(std::str::from_utf8(&self.request).ok()?.into()));
+            let id = id.filter(|id| !id.is_empty());
+            trace.request = id.map(|id| text::clean_line(&id, MAX_ID).into());
+        }
+        Some(trace)
     }
 
     /// Whether its responses go there.

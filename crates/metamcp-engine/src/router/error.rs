@@ -6,6 +6,7 @@ use bytes::Bytes;
 use metamcp_calls::dispatch::DispatchError;
 use metamcp_calls::failure::Failure;
 use metamcp_calls::pool::ServerId;
+use metamcp_wire::object;
 use metamcp_wire::scan::Defect;
 
 use super::{Router, UpstreamRequest};
@@ -52,6 +53,13 @@ impl CallError {
             | CallErrorKind::Unusable(_)
             | CallErrorKind::Oversize { .. } => Verdict::BadResponse,
         }
+    }
+
+    /// The code of the JSON-RPC error that the server answered with.
+    pub(super) fn rpc_code(&self) -> Option<i64> {
+        let CallErrorKind::Rpc(error) = &self.kind else { return None };
+        let [code] = object::pick(error, ["code"]).ok()?;
+        std::str::from_utf8(code?).ok()?.parse().ok()
     }
 
     /// What went wrong with the server, where that ended the call.

@@ -45,12 +45,13 @@ impl Router {
             CallOutcome::Failed(error) => error.verdict(),
             CallOutcome::Cancelled => Verdict::Cancelled,
         };
-        let (result, cause) = match &outcome {
+        let (result, error) = match &outcome {
             CallOutcome::Result(result) => (Some(result), None),
-            CallOutcome::Failed(error) => (None, error.cause()),
+            CallOutcome::Failed(error) => (None, Some(error)),
             CallOutcome::Cancelled => (None, None),
         };
-        pending.record.cause = cause.cloned();
+        pending.record.cause = error.and_then(CallError::cause).cloned();
+        pending.record.rpc_code = error.and_then(CallError::rpc_code);
         self.publish(&mut pending, verdict, result, now);
         match pending.request.result_mapper.take() {
             Some(result_mapper) => self.map_and_respond(pending, outcome, result_mapper),

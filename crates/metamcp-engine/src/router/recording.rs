@@ -1,4 +1,4 @@
-//! Calls that wait until the audit log has them, where nothing may be sent unrecorded.
+//! Calls and decisions that wait until the audit log has them, where nothing may be sent or done unrecorded.
 //! Owns: those calls, and how long they wait.      Never: sends one that was not recorded, holds a call that nothing requires to be recorded.
 //! In: calls, and word from the audit log.  Out: the same calls to the dispatch, or refused.
 //! Tests: `metamcp/tests/audit/`.
@@ -12,12 +12,20 @@ use parking_lot::Mutex;
 
 use super::{CallError, CallErrorKind, CallOutcome, Pending, Responder, Router};
 use crate::audit::Audit;
+use crate::observe::Observer;
 use crate::task;
 
 /// A batch takes microseconds, and the lock of the log is waited for five seconds.
 const RECORD_WITHIN: Duration = Duration::from_secs(10);
 /// How often calls that wait for longer are looked for.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// A decision that is not carried out, because everything has to be recorded and this was not.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "this is not in the audit log: {0}; audit.required is set, so nothing that cannot be recorded is done"
+)]
+pub struct Unrecorded(String);
 
 /// See the module.
 #[derive(Default)]
@@ -32,6 +40,19 @@ impl Router {
         if self.recording.audit.set(Arc::clone(audit)).is_ok() {
             task::spawn("audit", follow(Arc::downgrade(self), Arc::clone(audit)));
         }
+    }
+
+    /// Publishes a decision before it is carried out; an error prevents that.
+    pub async fn decide(
+        &self,
+        publish: impl FnOnce(&Observer) + Send + 'static,
+    ) -> Result<(), Unrecorded> {
+        let Some(audit) = self.recording.audit.get() else {
+            publish(&self.observer);
+            return Ok(());
+        };
+        let recorded = tokio::time::timeout(RECORD_WITHIN, audit.record(publish)).await;
+        recorded.unwrap_or_else(|_| Err("its disk does not answer".to_owned())).map_err(Unrecorded)
     }
 
     /// Keeps a call until it is recorded. Gives it back where none has to be.

@@ -42,7 +42,8 @@ impl Router {
         if let (Some(trace), Some(tracer)) = (&mut pending.record.trace, self.observer.tracer()) {
             let transport = if connection.transport.pid().is_some() { "pipe" } else { "tcp" };
             let version = connection.peer.get().map(|peer| peer.era.name());
-            trace.attempts.push(AttemptTrace { span: tracer.new_span(), transport, version });
+            let span = tracer.new_span();
+            trace.attempts.push(AttemptTrace { span, request: id, transport, version });
         }
         let (request, trace) = (&pending.request, pending.record.trace.as_deref());
         let stateless = stateless.as_ref();

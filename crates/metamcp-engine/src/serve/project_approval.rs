@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::Session;
 use crate::config::Project;
-use crate::observe::{Action, Event, Subject};
+use crate::observe::{Action, Event, Observer, Subject};
 use crate::router::{Client as _, ServerRequest};
 use crate::surface::View;
 use crate::upstream::Reply;
@@ -57,11 +57,16 @@ async fn ask(session: &Arc<Session>, view: &View, project: &Project) {
     let Ok(Ok(Reply::Result(reply))) = answer else { return };
     let Ok(reply) = object::strict_value(&reply, MAX_DEPTH) else { return };
     let Some(is_trusted) = decision(&reply) else { return };
-    let (file, sha256) = (project.path.to_string_lossy(), project.sha256.as_str());
     let verdict = if is_trusted { "approved" } else { "declined" };
-    let identity = session.identity();
-    let action = Action::new(Subject::Trust { file: &file, sha256 }, verdict).by(&identity);
-    view.surface.router.observer.publish(&Event::Action(action));
+    let (identity, decided) = (session.identity(), project.clone());
+    let publish = move |observer: &Observer| {
+        let (file, sha256) = (decided.path.to_string_lossy(), decided.sha256.as_str());
+        let action = Action::new(Subject::Trust { file: &file, sha256 }, verdict).by(&identity);
+        observer.publish(&Event::Action(action));
+    };
+    if let Err(error) = view.surface.router.decide(publish).await {
+        return tracing::error!("the decision on {path} was not carried out: {error}");
+    }
     let project = project.clone();
     let decide = move || if is_trusted { project.approve() } else { project.decline() };
     // Off the runtime's threads: the disk may be slow.

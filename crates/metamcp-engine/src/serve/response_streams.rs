@@ -34,6 +34,14 @@ pub enum ResponseStreams {
 }
 
 impl ResponseStreams {
+    /// What the client is connected by, in the words of OpenTelemetry. A connector hands on the pipe of its client.
+    pub fn transport(&self) -> &'static str {
+        match self {
+            ResponseStreams::Pipe(_) => "pipe",
+            ResponseStreams::Shared(_) | ResponseStreams::PerRequest(_) => "tcp",
+        }
+    }
+
     /// Sends the response to a request, or to a message that could not be parsed.
     pub fn answer(&self, tag: Option<&[u8]>, build: impl FnOnce(&mut BytesMut)) {
         match self {

@@ -30,7 +30,7 @@ use super::client_roots;
 use super::response_streams::ResponseStreams;
 use super::stateless::{StatelessHandler, SuspendedCalls};
 use crate::clock::Clock;
-use crate::observe::{ClientInfo, Identity, Origin};
+use crate::observe::{ClientInfo, ClientLink, Identity, Origin};
 use crate::router::{CallOutcome, Caller, Client, Responder, ServerRequest};
 use crate::surface::reply::{ErrorObject, Plain};
 use crate::surface::{Finished, Step, View};
@@ -671,6 +671,11 @@ impl Responder for Session {
 impl Client for Session {
     fn identity(&self) -> Arc<Identity> {
         Arc::clone(&self.lock().identity)
+    }
+
+    fn link(&self) -> ClientLink {
+        let version = self.peer().map(|peer| peer.era.name());
+        ClientLink { transport: Some(self.response_streams.transport()), version }
     }
 
     fn uses(&self, server: ServerId) -> bool {

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::reply::ErrorObject;
 use super::{Finished, Step, View};
-use crate::observe::{Identity, Origin};
+use crate::observe::{ClientLink, Identity, Origin};
 use crate::router::{CallOutcome, Caller, Client, Responder, Router, ServerRequest};
 
 /// Identifies the one call.
@@ -91,6 +91,10 @@ impl Responder for Command {
 impl Client for Command {
     fn identity(&self) -> Arc<Identity> {
         Arc::clone(&self.identity)
+    }
+
+    fn link(&self) -> ClientLink {
+        ClientLink::default()
     }
 
     /// It answers no server request.

@@ -17,6 +17,7 @@ use metamcp_types::next::{Advice, Audience, Next};
 use metamcp_types::text;
 use metamcp_wire::object;
 use metamcp_wire::scan::MAX_DEPTH;
+use metamcp_wire::trace_context::TraceContext;
 use serde_json::{Value, json};
 
 use super::reply::{Code, ErrorObject};
@@ -178,7 +179,7 @@ impl View {
             Finished::Result(failed(ended(), &logs, &calls, false))
         };
         let future = async move {
-            match view.execute(&script_request, &progress, recording).await {
+            match view.execute("mcp_execute", &script_request, &progress, recording).await {
                 Ok(ran) => Finished::Result(view.answer(&script_request.source, &ran)),
                 Err(refused) => Finished::Refused(Box::new(refused)),
             }
@@ -192,6 +193,7 @@ impl View {
     /// Runs a script, or says why not; its end is reported as progress.
     pub(super) async fn execute(
         &self,
+        tool: &'static str,
         script_request: &ScriptRequest,
         progress: &Arc<Progress>,
         transcript: Arc<Transcript>,
@@ -199,18 +201,44 @@ impl View {
         if progress.is_followed() {
             self.surface.router.watch_silence(progress);
         }
-        let mut end = ScriptEnd::new(self, progress.parent(), transcript.script, script_request);
-        let ran = self.run_script(script_request, progress, transcript).await;
+        let (parent, script) = (progress.parent(), transcript.script);
+        let mut end = ScriptEnd::new(self, parent, (script, tool), script_request);
+        let place = self.place_in_trace(parent, &mut end.record);
+        let ran = self.run_script(script_request, progress, (transcript, place)).await;
         end.publish(&ran);
         progress.script_ended();
         ran
+    }
+
+    /// Begins the trace of a script, if it is recorded, and says where in it its calls are made.
+    fn place_in_trace(
+        &self,
+        parent: &Caller,
+        record: &mut ScriptRecord,
+    ) -> Option<Arc<TraceContext>> {
+        let tracer = self.surface.router.observer.tracer()?;
+        record.trace = parent.traced(&**tracer, None, record.tool);
+        match (&record.trace, &parent.trace) {
+            (Some(trace), _) => Some(Arc::new(trace.context())),
+            (None, Some(unsampled)) => Some(Arc::clone(unsampled)),
+            // What is decided for the script is decided for its calls.
+            (None, None) => {
+                let mut trace = [0; 16];
+                trace[..8].copy_from_slice(&tracer.new_span());
+                trace[8..].copy_from_slice(&tracer.new_span());
+                let (span, is_sampled) = (tracer.new_span(), false);
+                let unsampled =
+                    TraceContext { trace, span, is_sampled, state: None, baggage: None };
+                Some(Arc::new(unsampled))
+            }
+        }
     }
 
     async fn run_script(
         &self,
         script_request: &ScriptRequest,
         progress: &Arc<Progress>,
-        transcript: Arc<Transcript>,
+        (transcript, place): (Arc<Transcript>, Option<Arc<TraceContext>>),
     ) -> Result<FinishedScript, ErrorObject> {
         let Some(workers) = &self.surface.code.workers else {
             return Err(ErrorObject::new(Code::Denied, "code mode is off here")
@@ -234,7 +262,7 @@ impl View {
         }
         spare.map_err(|reason| no_files(&reason))?;
         let script = parse(&script_request.source).await?;
-        let host = Arc::new(ScriptHost::new(self, progress, transcript));
+        let host = Arc::new(ScriptHost::new(self, progress, transcript, place));
         let _permit = self.surface.code.script_queue.acquire(self.sharer()).await;
         let servers = self.servers();
         let enabled: Vec<&Entry> =
@@ -352,7 +380,12 @@ struct ScriptEnd<'a> {
 }
 
 impl<'a> ScriptEnd<'a> {
-    fn new(view: &'a View, caller: &Caller, number: u64, request: &'a ScriptRequest) -> Self {
+    fn new(
+        view: &'a View,
+        caller: &Caller,
+        (number, tool): (u64, &'static str),
+        request: &'a ScriptRequest,
+    ) -> Self {
         let (identity, now) = (caller.client.identity(), view.surface.router.clock.now());
         let record = ScriptRecord {
             number,
@@ -362,6 +395,8 @@ impl<'a> ScriptEnd<'a> {
             verdict: "cancelled",
             calls: 0,
             bytes_out: 0,
+            tool,
+            trace: None,
         };
         ScriptEnd { view, code: &request.source, record, is_published: false }
     }

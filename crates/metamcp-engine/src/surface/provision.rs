@@ -18,7 +18,8 @@ use super::call::usable;
 use super::reply::{self, Code, ErrorObject};
 use super::{Finished, Step, View};
 use crate::compute;
-use crate::provision::{Found, Provisioner};
+use crate::observe::{Identity, Observer};
+use crate::provision::{Found, Provisioner, publish_decision};
 use crate::router::{Caller, Entry, ServerRequest};
 use crate::upstream::Reply;
 
@@ -187,7 +188,7 @@ impl View {
         if plan.verdict.granted
             && let Ok(consent) = plan.complete(&[])
         {
-            provisioner.decided(plan, None, "granted_before");
+            self.decide(plan, None, "granted_before").await?;
             return Ok(consent);
         }
         match provisioner.store.use_yes(plan) {
@@ -203,18 +204,17 @@ impl View {
             false => ApprovalAnswer::NoAnswer(NO_APPROVER),
         };
         let identity = caller.client.identity();
-        let decided = |verdict| provisioner.decided(plan, Some(&identity), verdict);
         let why = match answer {
             ApprovalAnswer::Approved(values) => match plan.complete(&values) {
                 Ok(consent) => {
-                    decided("approved");
+                    self.decide(plan, Some(identity), "approved").await?;
                     provisioner.store.forget_pending(plan);
                     return Ok(consent);
                 }
                 Err(rejected) => return Err(Finished::error(&unusable(plan, &rejected))),
             },
             ApprovalAnswer::Declined => {
-                decided("declined");
+                provisioner.decided(plan, Some(&identity), "declined");
                 provisioner.store.forget_pending(plan);
                 let denied = ErrorObject::new(Code::Denied, "the user declined")
                     .hint("Nothing was installed. Do not request it again.");
@@ -233,6 +233,26 @@ impl View {
             candidates_text(std::slice::from_ref(plan))
         );
         Err(respond("needs_approval", &text, json!({ "id": id, "server": plan.server })))
+    }
+
+    /// Records a decision before it is carried out, or says why it must not be.
+    async fn decide(
+        &self,
+        plan: &Plan,
+        by: Option<Arc<Identity>>,
+        verdict: &'static str,
+    ) -> Result<(), Finished> {
+        let decided = plan.clone();
+        let publish = move |observer: &Observer| {
+            publish_decision(observer, &decided, by.as_deref(), verdict);
+        };
+        self.surface.router.decide(publish).await.map_err(|error| {
+            let failed = ErrorObject::new(
+                Code::AuditUnavailable,
+                format!("{} was not installed: {error}", plan.package()),
+            );
+            Finished::error(&failed.hint("Nothing was installed and nothing was run."))
+        })
     }
 
     /// Why a server that was started is unavailable, with its stderr.

@@ -12,6 +12,7 @@ use metamcp_tools::declarations::{self, Declared};
 use metamcp_tools::tool::Tool;
 use metamcp_types::text;
 use metamcp_wire::object;
+use metamcp_wire::trace_context::TraceContext;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
@@ -105,8 +106,10 @@ impl ScriptHost {
         view: &View,
         progress: &Arc<Progress>,
         transcript: Arc<Transcript>,
+        place: Option<Arc<TraceContext>>,
     ) -> ScriptHost {
-        let sub_requests = SubRequests::within(progress, Origin::Script(transcript.script));
+        let origin = Origin::Script(transcript.script);
+        let sub_requests = SubRequests::traced(progress, origin, place);
         let calls = Arc::clone(&transcript) as Arc<dyn Subscriber>;
         ScriptHost {
             view: view.clone(),

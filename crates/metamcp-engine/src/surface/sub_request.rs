@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use metamcp_wire::trace_context::TraceContext;
 use metamcp_wire::write;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
@@ -50,6 +51,18 @@ impl SubRequests {
     /// As parts of something with a progress of its own: a script or a chain.
     pub(super) fn within(progress: &Arc<Progress>, origin: Origin) -> Arc<SubRequests> {
         let (parent, progress) = (progress.parent().clone(), Some(Arc::clone(progress)));
+        Arc::new(SubRequests { parent, origin, progress, waiting: Mutex::default() })
+    }
+
+    /// The same, made at another place in a trace than the client's request.
+    pub(super) fn traced(
+        progress: &Arc<Progress>,
+        origin: Origin,
+        place: Option<Arc<TraceContext>>,
+    ) -> Arc<SubRequests> {
+        let mut parent = progress.parent().clone();
+        parent.trace = place.or(parent.trace);
+        let progress = Some(Arc::clone(progress));
         Arc::new(SubRequests { parent, origin, progress, waiting: Mutex::default() })
     }
 

@@ -1,5 +1,6 @@
 //! The correct server: its tools, and what they do when no hazard is selected.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -14,6 +15,8 @@ use super::{stateful, stateless};
 
 /// How long a tool waits for the client's response to a server request; no test waits for a person.
 const QUESTION_PATIENCE: Duration = Duration::from_mins(1);
+/// How often `slow` looks for the file that it waits for.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// The revisions with an `initialize` handshake.
 const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
@@ -167,6 +170,13 @@ fn perform_now(server: &ServerState, call: &Call) {
             if server.wait_unless_cancelled(&call.id, Duration::from_millis(ms)) {
                 // The protocol forbids a response to a cancelled request.
                 return;
+            }
+            // A test that has to do something meanwhile lets it go by making this file.
+            let until = call.arguments["until"].as_str();
+            while until.is_some_and(|file| !Path::new(file).exists()) {
+                if server.wait_unless_cancelled(&call.id, LOOK) {
+                    return;
+                }
             }
             text(&format!("waited {ms} ms"))
         }

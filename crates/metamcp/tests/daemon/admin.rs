@@ -57,7 +57,8 @@ fn a_restart_gives_another_process_and_loses_no_call() {
 
     // A call in flight finishes where it is.
     client.mcp_call_now("slow", "echo", &json!({"text": "x"}), HUNG).unwrap();
-    let id = client.mcp_call("slow", "slow", &json!({"ms": 800})).unwrap();
+    let go = workspace.file("go");
+    let id = client.mcp_call("slow", "slow", &json!({"ms": 0, "until": go})).unwrap();
     let is_sent = || {
         let all = status(&workspace)["servers"].clone();
         let slow = all.as_array().unwrap().iter().find(|server| server["name"] == "slow").cloned();
@@ -66,6 +67,7 @@ fn a_restart_gives_another_process_and_loses_no_call() {
     assert!(eventually(HUNG, is_sent));
     let said = text(&workspace, &["restart", "slow"]);
     assert!(said.contains("once its calls are finished"), "{said}");
+    std::fs::write(&go, "").unwrap();
     let answer = client.wait(id, HUNG).unwrap();
     assert!(answer.text().is_some(), "{}", answer.value);
     assert!(client.violations().is_empty(), "{:?}", client.violations());

@@ -75,11 +75,14 @@ fn sessions_of_an_older_daemon_go_on_and_new_ones_get_the_newer() {
     let old = daemon(&workspace);
     told(&old_clients[0], "kept", "remember", &json!({"key": "before"}));
     let old_server = process(&old_clients[0], "kept");
-    let slow = old_clients[0].mcp_call("kept", "slow", &json!({"ms": 300})).unwrap();
+    let go = workspace.file("go");
+    let slow = json!({"ms": 0, "until": go});
+    let slow = old_clients[0].mcp_call("kept", "slow", &slow).unwrap();
     let newer = Newer::start(&workspace, &drain(&workspace));
+    std::fs::write(&go, "").unwrap();
     // Nothing of a session moves, and a call in flight ends as it would have.
     let answer = old_clients[0].wait(slow, HUNG).unwrap();
-    assert_eq!(answer.text(), Some("waited 300 ms"), "{}", answer.value);
+    assert_eq!(answer.text(), Some("waited 0 ms"), "{}", answer.value);
     for client in &old_clients {
         let kept = told(client, "kept", "recall", &json!({}));
         assert_eq!((&kept["kept"], &kept["process"]), (&json!("before"), &json!(old_server)));

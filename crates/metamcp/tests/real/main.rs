@@ -16,6 +16,7 @@ mod abrupt;
 mod agents;
 mod approvers;
 mod arguments;
+mod audited;
 mod clients;
 mod conformance;
 mod fake_engine;

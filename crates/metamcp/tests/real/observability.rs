@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use metamcp_engine::metrics::METRICS;
 use metamcp_testkit::{Client, EventKind, Workspace, chaos_server, eventually};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
 
 use crate::installed::{observability, sources, text};
@@ -23,8 +25,13 @@ struct Serving(Child, String);
 
 impl Serving {
     fn start(workspace: &Workspace) -> Serving {
+        Serving::with(workspace, &[])
+    }
+
+    fn with(workspace: &Workspace, variables: &[(&str, &str)]) -> Serving {
         let mut command = workspace.command(Path::new(env!("CARGO_BIN_EXE_metamcp"))).unwrap();
         command.args(["--transport", "http", "--port", "0", "--code-profile", "off"]);
+        command.envs(variables.iter().copied()).env("OTEL_BSP_SCHEDULE_DELAY", "50");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
@@ -36,6 +43,24 @@ impl Serving {
         let url = listening.expect("it listens");
         std::thread::spawn(move || lines.for_each(drop));
         Serving(process, url.trim_end_matches("/mcp").to_owned())
+    }
+
+    /// The answer to a stateless request with these headers; chunked where they say so.
+    fn post(&self, token: &str, more: &str, body: &str) -> String {
+        let host = self.1.strip_prefix("http://").unwrap();
+        let mut stream = TcpStream::connect(host).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let (length, body) = match more.contains("chunked") {
+            true => (String::new(), format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len())),
+            false => (format!("Content-Length: {}\r\n", body.len()), body.to_owned()),
+        };
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: mcp_call\r\nConnection: close\r\n{length}{more}\r\n"
+        );
+        stream.write_all((head + &body).as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
     }
 }
 
@@ -119,9 +144,15 @@ struct Collector {
 
 impl Collector {
     fn start(workspace: &Workspace) -> Collector {
+        Collector::with(workspace, &[])
+    }
+
+    /// The same with these arguments.
+    fn with(workspace: &Workspace, args: &[&Path]) -> Collector {
         let said = workspace.file("collected");
         let mut process = Command::new(observability())
             .arg(sources().join("otlp_receiver.py"))
+            .args(args)
             .stdin(Stdio::piped())
             .stdout(File::create(&said).unwrap())
             .spawn()
@@ -220,8 +251,17 @@ fn the_official_packages_decode_what_is_sent_over_grpc_and_over_http() {
         assert_eq!((&whole["parent"], &sent["parent"]), (&json!(PARENT), &whole["span"]));
         assert_eq!(whole["attributes"]["metamcp.server"], "a");
         assert_eq!(whole["attributes"]["metamcp.client.name"], "testkit");
-        assert_eq!(sent["attributes"]["network.transport"], "pipe");
-        assert_eq!(sent["attributes"]["mcp.protocol.version"], "2025-11-25");
+        for span in [&whole, &sent] {
+            assert_eq!(span["attributes"]["network.transport"], "pipe");
+            assert_eq!(span["attributes"]["mcp.protocol.version"], "2025-11-25");
+            assert_eq!(span["attributes"]["rpc.response.status_code"], Value::Null);
+        }
+        let asked = client.ask("tools/call", &traced("mcp_call", &echo, "01"), PATIENCE).unwrap();
+        let id = asked.value["id"].to_string();
+        collector.until("span", "id of the client's request", |span| {
+            span["kind"] == 2 && span["attributes"]["jsonrpc.request.id"] == id
+        });
+        assert_ne!(sent["attributes"]["jsonrpc.request.id"], Value::Null);
         let executed = workspace.journal("a").of(EventKind::Execute).unwrap();
         let span = sent["span"].as_str().unwrap();
         assert_eq!(executed[0].trace["traceparent"], format!("00-{TRACE}-{span}-01"));
@@ -238,6 +278,21 @@ fn the_official_packages_decode_what_is_sent_over_grpc_and_over_http() {
         assert_eq!(failed["attributes"]["error.type"], "tool_error");
         assert_ne!(failed["trace"], TRACE);
 
+        // An error of the protocol has its code on the span of who got it: here the gateway, whose client gets a result.
+        client.mcp_call_now("a", "rpc_error", &json!({"code": -32050}), PATIENCE).unwrap();
+        let is_error = |kind: u64| {
+            move |span: &Value| span["name"] == "tools/call rpc_error" && span["kind"] == kind
+        };
+        let (got, gave) = (
+            collector.until("span", "error of the server", is_error(3)),
+            collector.until("span", "error of the gateway", is_error(2)),
+        );
+        for name in ["rpc.response.status_code", "error.type"] {
+            assert_eq!(got["attributes"][name], "-32050");
+        }
+        assert_eq!(gave["attributes"]["error.type"], "rpc_error");
+        assert_eq!(gave["attributes"]["rpc.response.status_code"], Value::Null);
+
         for (name, kind) in [
             ("mcp.server.operation.duration", "histogram"),
             ("mcp.client.operation.duration", "histogram"),
@@ -252,7 +307,8 @@ fn the_official_packages_decode_what_is_sent_over_grpc_and_over_http() {
             let mut points = one["points"].as_array().unwrap().iter();
             one["name"] == "mcp.server.operation.duration"
                 && points.any(|point| {
-                    point["attributes"]["gen_ai.tool.name"] == "echo" && point["value"] == 1
+                    point["attributes"]["gen_ai.tool.name"] == "echo"
+                        && point["value"].as_u64() >= Some(1)
                 })
         });
         if via == "http" {
@@ -313,7 +369,7 @@ fn what_a_client_does_not_sample_is_not_recorded_and_goes_on_unchanged() {
 }
 
 #[test]
-fn calls_of_a_script_are_part_of_its_clients_trace() {
+fn a_script_is_a_span_of_its_clients_trace_with_its_calls_below_it() {
     let mut workspace = Workspace::new().unwrap();
     workspace.server("a", chaos_server(&[]));
     let collector = Collector::start(&workspace);
@@ -324,13 +380,134 @@ fn calls_of_a_script_are_part_of_its_clients_trace() {
     let answer = client.ask("tools/call", &call, PATIENCE).unwrap();
     let spans = || -> Vec<Value> {
         let is_its =
-            |span: &Value| span["kind"] == 2 && span["attributes"]["metamcp.origin"] == "script";
+            |span: &Value| span["kind"] == 1 && span["attributes"]["metamcp.origin"] == "script";
         collector.of("span").into_iter().filter(is_its).collect()
     };
     assert!(eventually(PATIENCE, || spans().len() == 2), "{answer:?}");
+    let script = collector.until("span", "script", |span| {
+        span["name"] == "tools/call mcp_execute" && span["kind"] == 2
+    });
+    assert_eq!((&script["trace"], &script["parent"]), (&json!(TRACE), &json!(PARENT)));
+    let about = &script["attributes"];
+    assert_eq!(
+        (&about["metamcp.script.calls"], &about["metamcp.verdict"]),
+        (&json!(2), &json!("ok"))
+    );
     for span in spans() {
-        assert_eq!((&span["trace"], &span["parent"]), (&json!(TRACE), &json!(PARENT)));
+        assert_eq!((&span["trace"], &span["parent"]), (&json!(TRACE), &script["span"]));
+        assert_eq!(span["attributes"]["metamcp.script"], about["metamcp.script"]);
+        assert!(span["start"].as_u64() >= script["start"].as_u64());
     }
     let last = text(&collector.said);
     assert!(!fs::read_to_string(last).unwrap().contains("\"two\""), "arguments are not sent");
+}
+
+#[test]
+fn in_direct_mode_both_sides_have_the_code_of_an_error() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("a", chaos_server(&[]));
+    let collector = Collector::start(&workspace);
+    let endpoint = format!("http://127.0.0.1:{}", collector.ports["http"]);
+    let client = gateway(&workspace, &endpoint, &[("METAMCP_SURFACE", "direct")]);
+    client
+        .ask("tools/call", &traced("rpc_error", &json!({"code": -32050}), "01"), PATIENCE)
+        .unwrap();
+    for kind in [2, 3] {
+        let span = collector.until("span", "call that failed", |span| {
+            span["name"] == "tools/call rpc_error" && span["kind"] == kind
+        });
+        for name in ["rpc.response.status_code", "error.type"] {
+            assert_eq!(span["attributes"][name], "-32050", "{span:#}");
+        }
+    }
+}
+
+#[test]
+fn a_context_in_http_headers_is_the_parent_of_the_call() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("a", chaos_server(&[]));
+    let collector = Collector::start(&workspace);
+    let endpoint = format!("http://127.0.0.1:{}", collector.ports["http"]);
+    let serving = Serving::with(&workspace, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)]);
+    let token = fs::read_to_string(workspace.home().join(".metamcp/http-token")).unwrap();
+    // Once on the path of short requests, and once on hyper's; `_meta` is stronger than the headers.
+    let other = "11111111111111111111111111111111";
+    for (text, more, meta, trace) in [
+        ("fast", "", Value::Null, TRACE),
+        ("slow", "Transfer-Encoding: chunked\r\n", Value::Null, TRACE),
+        ("meta", "", json!({"traceparent": format!("00-{other}-{PARENT}-01")}), other),
+    ] {
+        let args = json!({"server": "a", "tool": "echo", "args": {"text": text}});
+        let mut params = json!({"name": "mcp_call", "arguments": args});
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "testkit", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        for (name, value) in meta.as_object().into_iter().flatten() {
+            params["_meta"][name] = value.clone();
+        }
+        let body = json!({"jsonrpc": "2.0", "id": text, "method": "tools/call", "params": params});
+        let answer = serving.post(
+            token.trim(),
+            &format!("traceparent: 00-{TRACE}-{PARENT}-01\r\ntracestate: vendor=1\r\n{more}"),
+            &body.to_string(),
+        );
+        assert!(answer.contains(&format!("\"{text}\"")), "{answer}");
+        let span = collector.until("span", text, |span| {
+            span["kind"] == 2 && span["attributes"]["jsonrpc.request.id"] == text
+        });
+        assert_eq!((&span["trace"], &span["parent"]), (&json!(trace), &json!(PARENT)), "{text}");
+        assert_eq!(span["attributes"]["network.transport"], "tcp");
+        assert_eq!(span["attributes"]["mcp.protocol.version"], "2026-07-28");
+    }
+    let executed = workspace.journal("a").of(EventKind::Execute).unwrap();
+    assert!(executed[0].trace["traceparent"].starts_with(&format!("00-{TRACE}-")));
+    assert_eq!(executed[0].trace["tracestate"], "vendor=1");
+}
+
+#[test]
+fn a_collector_with_a_certificate_of_an_own_authority_is_reached_if_that_is_trusted() {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
+    let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &authority).unwrap();
+    for via in ["grpc", "http"] {
+        let mut workspace = Workspace::new().unwrap();
+        workspace.server("a", chaos_server(&[]));
+        let file = |name: &str, pem: String| {
+            let path = workspace.file(name);
+            fs::write(&path, pem).unwrap();
+            path
+        };
+        let ca = file("ca.pem", authority.pem());
+        let (own, secret) =
+            (file("own.pem", certificate.pem()), file("own.key", key.serialize_pem()));
+        let collector = Collector::with(&workspace, &[&own, &secret]);
+        let endpoint = format!("https://localhost:{}", collector.ports[via]);
+        let protocol = if via == "grpc" { "grpc" } else { "http/protobuf" };
+        let protocol = ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol);
+
+        let stranger = gateway(&workspace, &endpoint, &[protocol]);
+        stranger.mcp_call_now("a", "echo", &json!({"text": "x"}), PATIENCE).unwrap();
+        let refused = || stranger.stderr().contains("takes no traces");
+        assert!(eventually(PATIENCE, refused), "{}", stranger.stderr());
+        drop(stranger);
+        assert_eq!(
+            collector.of("span"),
+            Vec::<Value>::new(),
+            "an unknown authority is not trusted"
+        );
+
+        let trusting = [protocol, ("OTEL_EXPORTER_OTLP_CERTIFICATE", ca.to_str().unwrap())];
+        let client = gateway(&workspace, &endpoint, &trusting);
+        client.mcp_call_now("a", "echo", &json!({"text": "x"}), PATIENCE).unwrap();
+        let span =
+            collector.until("span", "span over TLS", |span| span["name"] == "tools/call echo");
+        assert_eq!(span["via"], via);
+        collector.until("metric", "metrics over TLS", |one| one["name"] == "metamcp.sessions");
+        collector.until("log", "log over TLS", |one| one["severity"].is_string());
+    }
 }

@@ -1,6 +1,8 @@
 //! The page in a real Chromium: every view and action, what a hostile server says, 20,000 tools, accessibility by axe.
 //! Pictures of what it saw are in `target/page-screenshots`.
 
+mod actions;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -43,11 +45,14 @@ struct Page {
     installed: Installed,
     /// Whether the project's file is found in the folder instead of being named.
     is_discovered: bool,
+    /// Variables of every command, and so of the daemon.
+    variables: Vec<(String, String)>,
 }
 
 impl Page {
     fn new(workspace: Workspace) -> Page {
-        Page { workspace, installed: Installed::find(), is_discovered: false }
+        let (installed, variables) = (Installed::find(), Vec::new());
+        Page { workspace, installed, is_discovered: false, variables }
     }
 
     fn command(&self, line: &[&str]) -> Command {
@@ -55,8 +60,24 @@ impl Page {
         if self.is_discovered {
             command.env_remove("METAMCP_CONFIG");
         }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.args(line).stdin(Stdio::null());
         command
+    }
+
+    /// A model asks for a server, which then waits for a person.
+    fn asks_for(&self, intent: &str) -> Value {
+        let mut command = self.command(&[]);
+        command.stdin(Stdio::piped());
+        let client = Client::start(command).unwrap();
+        client.initialize(&json!({}), HUNG).unwrap();
+        let wish = json!({ "intent": intent, "autoProvision": true });
+        let call = client.call_tool("mcp_provision", &wish).unwrap();
+        let answer = client.wait(call, HUNG).unwrap();
+        let result = answer.result().unwrap_or_else(|| panic!("{answer:?}")).clone();
+        let waits = result["_meta"]["metamcp/provision"].clone();
+        assert_eq!(waits["status"], "needs_approval", "{result:#}");
+        waits
     }
 
     fn told(&self, line: &[&str]) -> String {
@@ -81,6 +102,17 @@ impl Page {
 
     /// Plays a scenario, and checks what holds for each: nothing ran that is not ours, and everybody can use it.
     fn play(&self, scenario: &str, by_a_person: bool, more: &Value) -> Value {
+        self.play_with_tabs(scenario, by_a_person, more, 0)
+    }
+
+    /// The same for a scenario that opens so many other tabs.
+    fn play_with_tabs(
+        &self,
+        scenario: &str,
+        by_a_person: bool,
+        more: &Value,
+        tabs: usize,
+    ) -> Value {
         let command = self.command(&[]);
         let variables = command.get_envs();
         let env: serde_json::Map<String, Value> = variables
@@ -111,6 +143,7 @@ impl Page {
         for nothing in ["violations", "dialogs", "errors", "strangers"] {
             assert_eq!(report[nothing], json!([]), "{nothing} in {scenario}");
         }
+        assert_eq!(report["opened"], tabs, "{scenario}");
         for (view, found) in report["axe"].as_object().unwrap() {
             assert_eq!(*found, json!([]), "axe on {view}: {found:#}");
         }
@@ -260,24 +293,18 @@ fn two_hundred_servers_and_twenty_thousand_tools_stay_bounded() {
 }
 
 /// A home with a configuration of its own, a project file that nobody approved, and a plan that a model asked for.
-fn with_something_waiting() -> (Page, Value) {
+fn with_something_waiting(audit: &Value) -> (Page, Value) {
     let mut workspace = Workspace::new().unwrap();
     workspace.server("numbers", example("numbers")).with_daemon();
     workspace.write_config().unwrap();
     let home = workspace.home().join(".metamcp");
     fs::create_dir_all(&home).unwrap();
-    fs::write(home.join("mcp.json"), "{\"mcpServers\": {}}").unwrap();
-    let page = Page { is_discovered: true, ..Page::new(workspace) };
-    let mut command = page.command(&[]);
-    command.stdin(Stdio::piped()).env("METAMCP_REGISTRIES", "none").env("UV_SYSTEM_CERTS", "1");
-    let client = Client::start(command).unwrap();
-    client.initialize(&json!({}), HUNG).unwrap();
-    let wish = json!({ "intent": "remember facts in a knowledge graph", "autoProvision": true });
-    let call = client.call_tool("mcp_provision", &wish).unwrap();
-    let answer = client.wait(call, HUNG).unwrap();
-    let result = answer.result().unwrap_or_else(|| panic!("{answer:?}")).clone();
-    let waits = result["_meta"]["metamcp/provision"].clone();
-    assert_eq!(waits["status"], "needs_approval", "{result:#}");
+    let own = json!({ "mcpServers": {}, "audit": audit });
+    fs::write(home.join("mcp.json"), own.to_string()).unwrap();
+    let variables = [("METAMCP_REGISTRIES", "none"), ("UV_SYSTEM_CERTS", "1")];
+    let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    let page = Page { is_discovered: true, variables, ..Page::new(workspace) };
+    let waits = page.asks_for("remember facts in a knowledge graph");
     let project: Value = serde_json::from_str(&page.told(&["trust", "--json"])).unwrap();
     let more = json!({ "waits": waits, "project": project["file"], "sha256": project["sha256"] });
     (page, more)
@@ -285,25 +312,38 @@ fn with_something_waiting() -> (Page, Value) {
 
 #[test]
 fn a_person_approves_on_the_page_what_was_shown() {
-    let (page, more) = with_something_waiting();
+    let (page, more) = with_something_waiting(&json!({ "enabled": true }));
     let report = page.play("approve", true, &more);
     assert_eq!(steps(&report), ["trusted", "installed"]);
     let project: Value = serde_json::from_str(&page.told(&["trust", "--json"])).unwrap();
     assert_eq!(project["standing"], "trusted");
     assert!(page.told(&["provisioned", "list"]).contains("server-memory"));
     assert!(page.told(&["approve"]).contains("No plan is pending"));
+    for (kind, verdict) in
+        [("trust", "approved"), ("approval", "approved"), ("installation", "installed")]
+    {
+        let lines = actions::audited(&page, kind);
+        assert_eq!(actions::verdicts(&lines), [verdict], "{lines:#?}");
+    }
 }
 
 #[test]
 fn a_page_that_a_program_opened_only_declines() {
-    let (page, more) = with_something_waiting();
+    let (page, more) = with_something_waiting(&json!({ "enabled": true }));
     let report = page.play("approve", false, &more);
     assert_eq!(steps(&report), ["declined"]);
     assert_eq!(report["canApprove"], false);
-    let forced = report["forced"].as_str().unwrap();
-    assert!(forced.starts_with("409") && forced.contains("cannot approve"), "{forced}");
+    let forced: Vec<&str> =
+        report["forced"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert_eq!(forced.len(), 3);
+    for answer in forced {
+        assert!(answer.starts_with("409") && answer.contains("cannot approve"), "{answer}");
+    }
     let project: Value = serde_json::from_str(&page.told(&["trust", "--json"])).unwrap();
     assert_eq!(project["standing"], "declined");
     assert!(page.told(&["approve"]).contains("No plan is pending"));
     assert!(!page.told(&["provisioned", "list"]).contains("server-memory"));
+    for kind in ["trust", "approval"] {
+        assert_eq!(actions::verdicts(&actions::audited(&page, kind)), ["declined"], "{kind}");
+    }
 }

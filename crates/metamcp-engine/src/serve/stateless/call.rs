@@ -10,6 +10,7 @@ use metamcp_calls::pool::{ConnId, ServerId};
 use metamcp_types::text;
 use metamcp_wire::bridge::Suspension;
 use metamcp_wire::bridge::suspension::{Effect, Event};
+use metamcp_wire::era::Era;
 use metamcp_wire::modern::meta::{LEVELS, Meta};
 use metamcp_wire::modern::{Fault, MISSING_CAPABILITY, input, result};
 use metamcp_wire::seal::{self, Resume, ResumeToken};
@@ -20,7 +21,7 @@ use serde_json::Value;
 use tokio::task::AbortHandle;
 
 use super::{StatelessHandler, SuspendedCalls};
-use crate::observe::{ClientInfo, Identity, Origin};
+use crate::observe::{ClientInfo, ClientLink, Identity, Origin};
 use crate::router::{CallErrorKind, CallOutcome, Caller, Client, Input, Responder, ServerRequest};
 use crate::serve::Session;
 use crate::surface::reply::{Code, ErrorObject, Plain};
@@ -656,6 +657,12 @@ impl Responder for Call {
 impl Client for Call {
     fn identity(&self) -> Arc<Identity> {
         Arc::clone(&self.identity)
+    }
+
+    fn link(&self) -> ClientLink {
+        let session = self.lock().requester.as_ref().and_then(|one| one.session.upgrade());
+        let transport = session.map(|session| session.response_streams.transport());
+        ClientLink { transport, version: Some(Era::Stateless.name()) }
     }
 
     fn uses(&self, server: ServerId) -> bool {

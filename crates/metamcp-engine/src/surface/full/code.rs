@@ -62,10 +62,12 @@ impl View {
             Finished::Result(full_surface::answer(&full_surface::code(&ran), Some(&line), &[]))
         };
         let future = async move {
-            Finished::Result(match view.execute(&script_request, &progress, recording).await {
-                Ok(ran) => view.ran_code(script_request.source(), &ran, began),
-                Err(object) => refused(OP, object),
-            })
+            Finished::Result(
+                match view.execute("execute_code", &script_request, &progress, recording).await {
+                    Ok(ran) => view.ran_code(script_request.source(), &ran, began),
+                    Err(object) => refused(OP, object),
+                },
+            )
         };
         Ok(Step::Running(Running {
             future: Box::pin(future),

@@ -28,21 +28,30 @@ const EVENT_LINES: u16 = 24;
 /// Seconds that the numbers in the head speak of.
 const LATELY: usize = 10;
 
-pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
-    draw_at(frame, state, unix_millis());
+/// The first row that each list shows. It moves as little as it can: only when the selected row would not be seen.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Scroll {
+    servers: usize,
+    sessions: usize,
+    events: usize,
+    calls: usize,
 }
 
-fn draw_at(frame: &mut Frame<'_>, state: &State, now_ms: u64) {
+pub(super) fn draw(frame: &mut Frame<'_>, state: &State, scroll: &mut Scroll) {
+    draw_at(frame, state, scroll, unix_millis());
+}
+
+fn draw_at(frame: &mut Frame<'_>, state: &State, scroll: &mut Scroll, now_ms: u64) {
     let mut rest = frame.area();
     let foot = cut_end(&mut rest, 1);
     head(frame, &mut rest, state);
     match &state.view {
-        View::Main => main(frame, rest, state, now_ms),
+        View::Main => main(frame, rest, state, scroll, now_ms),
         View::Logs(log) => logs(frame, rest, log),
         View::Calls { server, calls, selected } => {
             let title = format!("Calls of {}, newest first", said(server));
             frame.render_widget(Line::styled(title, BOLD), cut(&mut rest, 1));
-            self::calls(frame, rest, calls, *selected, now_ms);
+            self::calls(frame, rest, calls, (*selected, &mut scroll.calls), now_ms);
         }
     }
     footer(frame, foot, state);
@@ -155,7 +164,7 @@ fn charts(frame: &mut Frame<'_>, mut area: Rect, overview: &Overview) {
     }
 }
 
-fn main(frame: &mut Frame<'_>, mut rest: Rect, state: &State, now_ms: u64) {
+fn main(frame: &mut Frame<'_>, mut rest: Rect, state: &State, scroll: &mut Scroll, now_ms: u64) {
     let whole = frame.area().height;
     let mut tabs = Vec::new();
     for pane in Pane::ALL {
@@ -176,11 +185,13 @@ fn main(frame: &mut Frame<'_>, mut rest: Rect, state: &State, now_ms: u64) {
         events(frame, below, &newest, None, now_ms);
     }
     match state.pane {
-        Pane::Servers => servers(frame, rest, state),
-        Pane::Sessions => sessions(frame, rest, &state.sessions, state.selected()),
+        Pane::Servers => servers(frame, rest, state, &mut scroll.servers),
+        Pane::Sessions => {
+            sessions(frame, rest, &state.sessions, (state.selected(), &mut scroll.sessions));
+        }
         Pane::Events => {
             let all: Vec<&EventRow> = state.events.iter().collect();
-            events(frame, rest, &all, Some(state.selected()), now_ms);
+            events(frame, rest, &all, Some((state.selected(), &mut scroll.events)), now_ms);
         }
     }
 }
@@ -274,7 +285,7 @@ fn fitting(width: u16) -> Vec<&'static Column> {
     COLUMNS.iter().filter(|column| last.is_some_and(|last| column.rank <= last)).collect()
 }
 
-fn servers(frame: &mut Frame<'_>, mut area: Rect, state: &State) {
+fn servers(frame: &mut Frame<'_>, mut area: Rect, state: &State, first: &mut usize) {
     if state.servers.is_empty() {
         let words = match (&state.overview, state.filter.is_empty()) {
             (None, _) => "",
@@ -313,14 +324,20 @@ fn servers(frame: &mut Frame<'_>, mut area: Rect, state: &State) {
     let table = Table::new(rows, widths.collect::<Vec<_>>())
         .header(Row::new(header.collect::<Vec<_>>()))
         .row_highlight_style(SELECTED);
-    selected(frame, area, table, Some(state.selected()));
+    selected(frame, area, table, Some((state.selected(), first)));
 }
 
-fn selected(frame: &mut Frame<'_>, area: Rect, table: Table<'_>, at: Option<usize>) {
-    frame.render_stateful_widget(table, area, &mut TableState::default().with_selected(at));
+/// The selected row of a list, and the first one that is shown.
+type Place<'a> = (usize, &'a mut usize);
+
+fn selected(frame: &mut Frame<'_>, area: Rect, table: Table<'_>, place: Option<Place<'_>>) {
+    let Some((at, first)) = place else { return frame.render_widget(table, area) };
+    let mut state = TableState::default().with_offset(*first).with_selected(at);
+    frame.render_stateful_widget(table, area, &mut state);
+    *first = state.offset();
 }
 
-fn sessions(frame: &mut Frame<'_>, area: Rect, all: &[SessionStatus], at: usize) {
+fn sessions(frame: &mut Frame<'_>, area: Rect, all: &[SessionStatus], at: Place<'_>) {
     if all.is_empty() {
         frame.render_widget(Line::styled("No client is connected.", DIM), area);
         return;
@@ -355,7 +372,13 @@ fn sessions(frame: &mut Frame<'_>, area: Rect, all: &[SessionStatus], at: usize)
     selected(frame, area, table, Some(at));
 }
 
-fn events(frame: &mut Frame<'_>, area: Rect, all: &[&EventRow], at: Option<usize>, now_ms: u64) {
+fn events(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    all: &[&EventRow],
+    at: Option<Place<'_>>,
+    now_ms: u64,
+) {
     if all.is_empty() {
         frame.render_widget(Line::styled("Nothing has happened yet.", DIM), area);
         return;
@@ -378,7 +401,7 @@ fn events(frame: &mut Frame<'_>, area: Rect, all: &[&EventRow], at: Option<usize
     selected(frame, area, Table::new(rows, widths).row_highlight_style(SELECTED), at);
 }
 
-fn calls(frame: &mut Frame<'_>, area: Rect, all: &[CallRow], at: usize, now_ms: u64) {
+fn calls(frame: &mut Frame<'_>, area: Rect, all: &[CallRow], at: Place<'_>, now_ms: u64) {
     if all.is_empty() {
         frame.render_widget(Line::styled("No calls yet.", DIM), area);
         return;

@@ -203,6 +203,9 @@ impl State {
                 self.trend.add(&overview);
                 self.overview = Some(overview);
                 self.disabled = disabled;
+                // Who reads further down stays at the same event.
+                let reads = &mut self.selected[Pane::Events.at()];
+                *reads += if *reads > 0 { events.len() } else { 0 };
                 for event in events {
                     if self.events.len() >= MAX_EVENTS {
                         self.events.pop_back();

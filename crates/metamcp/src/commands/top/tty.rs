@@ -24,6 +24,7 @@ pub(super) struct Tty {
     terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
     /// A signal asked for the end.
     is_over: Arc<AtomicBool>,
+    scroll: draw::Scroll,
 }
 
 impl Tty {
@@ -43,7 +44,7 @@ impl Tty {
             .and_then(|()| Terminal::new(backend))
             .and_then(|mut terminal| terminal.hide_cursor().map(|()| terminal));
         match terminal {
-            Ok(terminal) => Ok(Tty { terminal, is_over }),
+            Ok(terminal) => Ok(Tty { terminal, is_over, scroll: draw::Scroll::default() }),
             Err(error) => {
                 restore();
                 Err(error)
@@ -52,7 +53,8 @@ impl Tty {
     }
 
     pub(super) fn draw(&mut self, state: &State) -> io::Result<()> {
-        self.terminal.draw(|frame| draw::draw(frame, state))?;
+        let scroll = &mut self.scroll;
+        self.terminal.draw(|frame| draw::draw(frame, state, scroll))?;
         self.terminal.backend_mut().flush()
     }
 

@@ -11,8 +11,9 @@ use sha2::{Digest as _, Sha256};
 use super::AdminError;
 use super::contextual::{Asking, text_of};
 use crate::config::{Project, ProjectTrust};
-use crate::observe::{Action, Event, Subject};
-use crate::provision::{Record, Store};
+use crate::observe::{Action, Event, Observer, Subject};
+use crate::provision::{Record, Store, publish_decision};
+use crate::router::Unrecorded;
 
 /// Everything that waits, and the project files that were declined.
 pub(super) async fn list(asking: &Asking) -> Result<Value, AdminError> {
@@ -145,9 +146,9 @@ pub(super) async fn approve(asking: &Asking, params: &Value) -> Result<Value, Ad
     shown.complete(&values).map_err(|error| refused(&error))?;
     let gateway = asking.gateway();
     let provisioner = &gateway.view.surface.provisioner;
+    decide_on(asking, &shown, "approved").await?;
     let values = provisioner.put_away(&shown, values).await.map_err(|error| refused(&error))?;
     provisioner.store.agree(&shown, values).map_err(|error| refused(&error))?;
-    provisioner.decided(&shown, None, "approved");
     let consent = provisioner.store.use_yes(&shown).map_err(|error| refused(&error))?;
     let Some(consent) = consent else {
         // The model repeated its request just now, and its gateway used the approval.
@@ -164,12 +165,24 @@ pub(super) async fn approve(asking: &Asking, params: &Value) -> Result<Value, Ad
 }
 
 /// The plan is dropped; a model may ask again.
-pub(super) fn deny(asking: &Asking, params: &Value) -> Result<Value, AdminError> {
+pub(super) async fn deny(asking: &Asking, params: &Value) -> Result<Value, AdminError> {
     let shown = pending(asking, params)?;
-    let provisioner = &asking.gateway().view.surface.provisioner;
-    provisioner.decided(&shown, None, "declined");
-    provisioner.store.forget_pending(&shown);
+    decide_on(asking, &shown, "declined").await?;
+    asking.gateway().view.surface.provisioner.store.forget_pending(&shown);
     Ok(json!({ "server": shown.server, "denied": true }))
+}
+
+/// Records a decision on a plan before it is carried out, or says why it must not be.
+async fn decide_on(asking: &Asking, plan: &Plan, verdict: &'static str) -> Result<(), AdminError> {
+    let plan = plan.clone();
+    let publish = move |observer: &Observer| publish_decision(observer, &plan, None, verdict);
+    asking.daemon.machine.router.decide(publish).await.map_err(|error| unrecorded(&error))
+}
+
+fn unrecorded(error: &Unrecorded) -> AdminError {
+    AdminError::refused(error.to_string()).hint(
+        "make room on the disk or mend the folder of the log; `metamcp status` shows how it is",
+    )
 }
 
 fn pending(asking: &Asking, params: &Value) -> Result<Plan, AdminError> {
@@ -197,8 +210,12 @@ pub(super) async fn trust(asking: &Asking, params: &Value) -> Result<Value, Admi
         )
     })?;
     let verdict = if approves { "approved" } else { "declined" };
-    let action = Action::new(Subject::Trust { file, sha256 }, verdict);
-    asking.daemon.machine.router.observer.publish(&Event::Action(action));
+    let decided = (file.to_owned(), sha256.to_owned());
+    let publish = move |observer: &Observer| {
+        let (file, sha256) = (&*decided.0, &*decided.1);
+        observer.publish(&Event::Action(Action::new(Subject::Trust { file, sha256 }, verdict)));
+    };
+    asking.daemon.machine.router.decide(publish).await.map_err(|error| unrecorded(&error))?;
     let decide = move || if approves { project.approve() } else { project.decline() };
     tokio::task::spawn_blocking(decide)
         .await
@@ -208,7 +225,7 @@ pub(super) async fn trust(asking: &Asking, params: &Value) -> Result<Value, Admi
 }
 
 /// Accepts the changed tools of an installed server, or its withdrawal, as they were shown.
-pub(super) fn accept(asking: &Asking, params: &Value) -> Result<Value, AdminError> {
+pub(super) async fn accept(asking: &Asking, params: &Value) -> Result<Value, AdminError> {
     by_a_person(asking)?;
     let wanted = text_of(params, "digest").ok_or_else(|| AdminError::wanted("digest"))?;
     let store = Store::new(&asking.settings().home);
@@ -216,7 +233,7 @@ pub(super) fn accept(asking: &Asking, params: &Value) -> Result<Value, AdminErro
     let shown = shown.ok_or_else(|| {
         AdminError::missing("this changed since it was shown, or was accepted; look at it again")
     })?;
-    asking.gateway().view.surface.provisioner.decided(&shown.plan, None, "accepted");
+    decide_on(asking, &shown.plan, "accepted").await?;
     let record = store.accept(&shown).map_err(|error| AdminError::refused(error.to_string()))?;
     Ok(json!({ "server": record.plan.server, "accepted": true }))
 }

@@ -82,8 +82,15 @@ pub(super) async fn one(asking: &Asking, params: &Value) -> Result<Value, AdminE
     gateway.view.make_known(server).await;
     let snapshot = gateway.catalog.snapshot();
     let tool = snapshot.known(entry.definition).and_then(|known| known.any_tool(name));
-    let tool =
-        tool.ok_or_else(|| AdminError::missing(format!("{server:?} has no tool {name:?}")))?;
+    let tool = tool.ok_or_else(|| {
+        if gateway.catalog.is_blocked(entry.definition, name) {
+            let words = format!(
+                "{name:?} of {server:?} cannot be run: it changed, and is blocked until somebody accepts that"
+            );
+            return AdminError::refused(words).hint("the page of approvals shows what changed");
+        }
+        AdminError::missing(format!("{server:?} has no tool {name:?}"))
+    })?;
     let schema = |raw: Option<&str>| raw.and_then(|raw| serde_json::from_str::<Value>(raw).ok());
     let mut told = brief(server, tool);
     told["description"] = json!(tool.description);

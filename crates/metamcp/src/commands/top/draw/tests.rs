@@ -1,5 +1,7 @@
 //! The screen as snapshots, at several sizes.
 
+use std::collections::BTreeSet;
+
 use metamcp_engine::serve::daemon_status::{
     DaemonStatus, InstanceStatus, PoolUse, ServerCalls, ServerStatus,
 };
@@ -91,7 +93,7 @@ fn busy() -> State {
 
 fn drawn(state: &State, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| draw_at(frame, state, NOW)).unwrap();
+    terminal.draw(|frame| draw_at(frame, state, &mut Scroll::default(), NOW)).unwrap();
     terminal.backend().to_string()
 }
 
@@ -161,4 +163,43 @@ fn what_matters_most_stays_longest() {
     assert_eq!(titles(40), ["state", "calls", "/s"]);
     assert_eq!(titles(200).len(), COLUMNS.len());
     assert!(titles(80).contains(&"p99") && titles(80).contains(&"breaker"));
+}
+
+#[test]
+fn a_list_moves_only_when_the_selected_row_would_not_be_seen() {
+    let names: Vec<String> = (10..60).map(|number| format!("server-{number}")).collect();
+    let server = |name: &String| ServerStatus {
+        name: name.clone(),
+        instances: vec![InstanceStatus { state: "idle".to_owned(), ..InstanceStatus::default() }],
+        ..ServerStatus::default()
+    };
+    let status =
+        DaemonStatus { servers: names.iter().map(server).collect(), ..DaemonStatus::default() };
+    let overview = Box::new(Overview { status, ..Overview::default() });
+    let mut state = State::default();
+    state.hear(News::Overview { overview, events: Vec::new(), disabled: BTreeSet::new() });
+    let mut scroll = Scroll::default();
+    let mut terminal = Terminal::new(TestBackend::new(80, 16)).unwrap();
+    let mut shown = |state: &State| -> Vec<String> {
+        terminal.draw(|frame| draw_at(frame, state, &mut scroll, NOW)).unwrap();
+        let screen = terminal.backend().to_string();
+        let words = screen.split(|sign: char| !sign.is_alphanumeric() && sign != '-');
+        words.filter(|word| word.starts_with("server-")).map(str::to_owned).collect()
+    };
+    let top = shown(&state);
+    assert_eq!(top[0], names[0]);
+    let rows = top.len();
+    for _ in 0..30 {
+        state.press(Key::Down);
+        shown(&state);
+    }
+    let down = shown(&state);
+    assert_eq!(down.last(), Some(&names[30]), "the selected one came in from below");
+    // Up again, nothing moves before the selection is at the top.
+    for _ in 1..rows {
+        state.press(Key::Up);
+        assert_eq!(shown(&state), down);
+    }
+    state.press(Key::Up);
+    assert_eq!(shown(&state)[0], names[30 - rows]);
 }

@@ -102,7 +102,15 @@ export async function act(button, work, done) {
   }
 }
 
-// -- polling: one request at a time, at most one a second, none while nobody looks --
+// -- polling: one request at a time, at most one a second of each kind, none while nobody looks --
+
+// Rounds wait for each other, so that a daemon that answers slowly is asked less often and not more.
+let turn = Promise.resolve();
+function inTurn(work) {
+  const mine = turn.then(work);
+  turn = mine.catch(() => {});
+  return mine;
+}
 
 let paused = false;
 export const isPaused = () => paused;
@@ -119,7 +127,7 @@ export function poll(work, every, signal) {
     if (document.hidden || paused) return again(pause);
     let after = pause;
     try {
-      await work();
+      await inTurn(() => (signal.aborted ? undefined : work()));
     } catch (error) {
       if (error?.name === "AbortError") return undefined;
       after = Math.max(pause, 3_000);
