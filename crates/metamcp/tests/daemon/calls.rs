@@ -43,21 +43,21 @@ struct Following {
 
 impl Following {
     fn start(mut command: Command, line: &[&str]) -> Following {
-        command.args(line).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        // One pipe for both, so that lines come in the order in which they were written.
+        let (both, writer) = std::io::pipe().unwrap();
+        command.args(line).stdin(Stdio::null());
+        command.stdout(writer.try_clone().unwrap()).stderr(writer);
+        let child = command.spawn().unwrap();
+        // It keeps the pipe open as long as it lives.
+        drop(command);
         let (say, lines) = sync_channel(1_000);
-        let streams: [Box<dyn std::io::Read + Send>; 2] =
-            [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
-        for stream in streams {
-            let say = say.clone();
-            std::thread::spawn(move || {
-                for line in BufReader::new(stream).lines().map_while(Result::ok) {
-                    if say.send(line).is_err() {
-                        return;
-                    }
+        std::thread::spawn(move || {
+            for line in BufReader::new(both).lines().map_while(Result::ok) {
+                if say.send(line).is_err() {
+                    return;
                 }
-            });
-        }
+            }
+        });
         Following { child, lines }
     }
 
