@@ -214,7 +214,10 @@ impl Part<'_> {
 
 /// A JSON string: whatever is in it, the line stays one line.
 fn text(out: &mut Vec<u8>, text: &str) {
-    // Without an early end, so that many bytes are looked at in one step.
+    #[expect(
+        clippy::needless_bitwise_bool,
+        reason = "without an early end many bytes are looked at in one step"
+    )]
     let is_special = |byte: u8| (byte < b' ') | (byte == b'"') | (byte == b'\\');
     if !text.bytes().fold(false, |any, byte| any | is_special(byte)) {
         out.push(b'"');
