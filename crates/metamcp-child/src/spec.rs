@@ -118,8 +118,10 @@ pub enum Tier {
         /// Why there is no namespace, where one was tried.
         because: Option<String>,
     },
-    /// The child's process group and nothing more (not Linux).
+    /// The child's process group and nothing more (macOS).
     Group,
+    /// A job object that ends with the gateway (Windows).
+    Job,
 }
 
 impl fmt::Display for Tier {
@@ -131,6 +133,7 @@ impl fmt::Display for Tier {
             Tier::Shim { because: None } => f.write_str("shim"),
             Tier::Shim { because: Some(why) } => write!(f, "shim (no namespace: {why})"),
             Tier::Group => f.write_str("process group"),
+            Tier::Job => f.write_str("job object"),
         }
     }
 }
