@@ -12,7 +12,7 @@
 //! death of its shim, whatever sessions and orphans it made. With namespaces the kernel ensures that.
 //! Without them a server of the same user can still kill the gateway *and* its shim, or stop
 //! its shim over and over while somebody kills the gateway; then what it started may live on.
-//! Elsewhere see `shim/kill.rs` (the server's process group, on macOS) and `windows.rs` (job objects).
+//! On macOS see `family.rs`, on Windows `windows.rs` (job objects).
 
 mod clock;
 pub mod environment;
@@ -24,6 +24,8 @@ mod stderr_tail;
 
 #[cfg(unix)]
 mod activity;
+#[cfg(all(unix, any(test, not(target_os = "linux"))))]
+mod family;
 #[cfg(unix)]
 mod message;
 #[cfg(unix)]
