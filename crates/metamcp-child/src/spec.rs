@@ -45,7 +45,13 @@ impl Spec {
     /// One of them.
     pub(crate) fn own_variable(&self, name: &str) -> Option<OsString> {
         match &self.inherited {
-            Some(all) => all.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone()),
+            Some(all) => {
+                let is_it = |key: &OsString| match cfg!(windows) {
+                    true => key.eq_ignore_ascii_case(name),
+                    false => key == name,
+                };
+                all.iter().find(|(key, _)| is_it(key)).map(|(_, value)| value.clone())
+            }
             None => environment::variable(name),
         }
     }

@@ -30,6 +30,38 @@ lines.on("line", (line) => {
 });
 "#;
 
+/// The same in Python, as small as any of that language runs it.
+const PYTHON_SERVER: &str = r#"
+import json, sys
+
+def answer(method, params):
+    if method == "initialize":
+        info = {"name": "small", "version": "1"}
+        return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}
+    if method == "tools/list":
+        schema = {"type": "object", "properties": {"text": {"type": "string"}}}
+        return {"tools": [{"name": "echo", "description": "Says it again", "inputSchema": schema}]}
+    if method == "tools/call":
+        text = " ".join([sys.platform, "|".join(sys.argv[1:]), params["arguments"]["text"]])
+        return {"content": [{"type": "text", "text": text}]}
+
+while True:
+    line = sys.stdin.readline()
+    if not line:
+        break
+    message = json.loads(line)
+    if "id" in message:
+        result = answer(message["method"], message.get("params"))
+        reply = {"jsonrpc": "2.0", "id": message["id"]}
+        if result is None:
+            reply["error"] = {"code": -32601, "message": "no"}
+        else:
+            reply["result"] = result
+        sys.stdout.write(json.dumps(reply) + "\n")
+        if hasattr(sys.stdout, "flush"):
+            sys.stdout.flush()
+"#;
+
 /// What npm writes for a package's command.
 const COMMAND: &str = "@ECHO off\r\nGOTO start\r\n:find_dp0\r\nSET dp0=%~dp0\r\nEXIT /b\r\n:start\r\nSETLOCAL\r\nCALL :find_dp0\r\n\r\nIF EXIST \"%dp0%\\node.exe\" (\r\n  SET \"_prog=%dp0%\\node.exe\"\r\n) ELSE (\r\n  SET \"_prog=node\"\r\n  SET PATHEXT=%PATHEXT:;.JS;=;%\r\n)\r\n\r\nendLocal & goto #_undefined_# 2>NUL || title %COMSPEC% & \"%_prog%\"  \"%dp0%\\node_modules\\small\\index.js\" %*\r\n";
 
@@ -80,4 +112,23 @@ fn npx_runs_an_installed_package_without_itself_in_between() {
     client.initialize();
     let said = client.call("small", "echo", &json!({ "text": "y" }));
     assert_eq!(said, "win32 x y");
+}
+
+#[test]
+fn a_python_server_answers_by_its_interpreter_and_as_a_script() {
+    let Some(python) = said("METAMCP_TEST_PYTHON") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("small server.py");
+    fs::write(&script, PYTHON_SERVER).unwrap();
+    let ways = json!({
+        "python": { "command": "python", "args": [script, "a b"] },
+        "script": { "command": script, "args": ["a b"] },
+    });
+    let user = User::with_servers(&ways).with_path(&python);
+    let mut client = user.client();
+    client.initialize();
+    for way in ["python", "script"] {
+        let said = client.call(way, "echo", &json!({ "text": "one" }));
+        assert_eq!(said, "win32 a b one", "{way}");
+    }
 }
