@@ -1,8 +1,12 @@
-/* console FILE PROGRAM [ARGUMENT]...: starts a program in a group of its own on this console, waits for the file, sends the
- * group a Ctrl-Break, and ends as the program ends. */
+/* console FILE PROGRAM [ARGUMENT]...: starts a program on its own console, waits for the file, presses Ctrl-C there, and ends
+ * as the program ends. Not Ctrl-Break for a group: Wine delivers that as Ctrl-C, which a new group does not hear. */
 #include <windows.h>
 #include <stdio.h>
 #include <wchar.h>
+
+static BOOL WINAPI heard(DWORD event) {
+    return event == CTRL_C_EVENT;
+}
 
 int wmain(int count, wchar_t **words) {
     static wchar_t line[32768];
@@ -18,12 +22,13 @@ int wmain(int count, wchar_t **words) {
         wcscat(line, words[at]);
         wcscat(line, L"\"");
     }
-    if (!CreateProcessW(NULL, line, NULL, NULL, TRUE, CREATE_NEW_PROCESS_GROUP, NULL, NULL, &start, &program)) return 65;
+    if (!CreateProcessW(NULL, line, NULL, NULL, TRUE, 0, NULL, NULL, &start, &program)) return 65;
     CloseHandle(start.hStdInput);
     while (GetFileAttributesW(words[1]) == INVALID_FILE_ATTRIBUTES) {
         if (WaitForSingleObject(program.hProcess, 20) == WAIT_OBJECT_0) return 66;
     }
-    if (!GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, program.dwProcessId)) return 67;
+    SetConsoleCtrlHandler(heard, TRUE);
+    if (!GenerateConsoleCtrlEvent(CTRL_C_EVENT, 0)) return 67;
     WaitForSingleObject(program.hProcess, INFINITE);
     GetExitCodeProcess(program.hProcess, &code);
     return (int)code;

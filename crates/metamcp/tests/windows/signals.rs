@@ -11,7 +11,7 @@ use crate::world::{Client, User, program, said};
 const CREATE_NO_WINDOW: u32 = 0x0800_0000;
 
 #[test]
-fn ctrl_break_ends_the_gateway_in_order() {
+fn ctrl_c_ends_the_gateway_in_order() {
     // Sending one takes a call that no test may make, so the test command builds a small program in C.
     let Some(console) = said("TEST_CONSOLE") else { return };
     let example = json!({ "command": program(), "args": ["__example", "text"] });
