@@ -41,6 +41,7 @@ pub(crate) mod token;
 pub(crate) mod top;
 pub(crate) mod trust;
 pub(crate) mod ui;
+pub(crate) mod upgrade;
 pub(crate) mod version;
 
 use metamcp_engine::config::Loaded;

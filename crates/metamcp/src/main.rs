@@ -8,6 +8,7 @@ mod console;
 mod env;
 mod example;
 mod exit;
+mod install_method;
 mod isolation;
 mod local_time;
 mod progress;
@@ -345,8 +346,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
             commands::edit::run(load(config_request.flags)?, &given, &arguments, &mut out)
         }
         Command::Config(ConfigCommand::Docs(arguments)) => commands::config::docs(&arguments),
+        Command::Config(ConfigCommand::Man(arguments)) => commands::config::man(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments, &mut out),
         Command::Version(arguments) => commands::version::run(&arguments, &mut out),
+        Command::Upgrade(arguments) => commands::upgrade::run(&arguments, &mut out),
     }
 }
 
