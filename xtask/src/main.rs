@@ -6,6 +6,7 @@ mod bench;
 mod codegen;
 mod coverage;
 mod deny;
+mod dist;
 mod eval;
 mod fuzz;
 mod hardened;
@@ -97,6 +98,12 @@ const TASKS: &[Task] = &[
         options: "[--twice]",
         about: "the engine as WASM, for builds with the feature `hardened`; with --twice compares two builds",
         run: hardened::run,
+    },
+    Task {
+        name: "dist",
+        options: "[--target T]... [--binaries FOLDER] [--twice] [--test [--only TRIAL]...]",
+        about: "everything that is released: archives, packages of npm, PyPI and Debian, an image, manifests, install scripts; with --twice compares two runs, with --test installs each and uses it",
+        run: dist::run,
     },
     Task {
         name: "train",
