@@ -1,7 +1,7 @@
 //! Size and start of each package, as `cargo xtask dist --test` found them; the page's section about them.
 
-use std::fs;
 use std::fmt::Write as _;
+use std::fs;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -81,6 +81,8 @@ mod tests {
     #[test]
     fn a_row_says_what_a_package_adds() {
         let results = r#"[{"package": "npm", "bytes": 35000000, "startMs": 60.0, "bareMs": 5.0}]"#;
-        assert!(rendered(results).unwrap().ends_with("| npm | 35.0 | 60.0 ms | 5.0 ms | 55.0 ms |\n"));
+        assert!(
+            rendered(results).unwrap().ends_with("| npm | 35.0 | 60.0 ms | 5.0 ms | 55.0 ms |\n")
+        );
     }
 }
