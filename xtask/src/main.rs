@@ -108,8 +108,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "cross",
-        options: "[TARGET]... [--profile PROFILE] [--plain]",
-        about: "the binary with all features for Linux (static), Windows and macOS, in a root folder of its own with the compilers; as root",
+        options: "[TARGET]... [--profile PROFILE] [--plain] | --test [FILTER]",
+        about: "the binary with all features for Linux (static), Windows and macOS, in a root folder of its own with the compilers, as root; with --test, the tests of this machine against the static build",
         run: cross::run,
     },
     Task {

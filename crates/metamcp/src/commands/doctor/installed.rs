@@ -61,7 +61,7 @@ fn can_be_had(records: &[Record]) -> Finding {
             );
             let level = if records.is_empty() { Level::Note } else { Level::Warning };
             Finding::new(level, AREA, words)
-                .hint("install only what you would run by hand, or use Linux with Landlock")
+                .hint("install only what you would run by hand, or use Linux with Landlock, or macOS")
         }
     }
 }
