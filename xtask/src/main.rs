@@ -19,6 +19,7 @@ mod times;
 mod tokens;
 mod tools;
 mod train;
+mod workflows;
 mod workspace;
 
 use std::io::{self, Write};
@@ -41,7 +42,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "test",
         options: "[--quick] [--only STEP]...",
-        about: "everything CI runs: real servers installed, format, lints, tidy, all tests, simulation, dependencies, the oldest compiler",
+        about: "everything CI runs: real servers installed, format, lints, tidy, workflows, all tests, simulation, dependencies, the oldest compiler",
         run: suite::run,
     },
     Task {
