@@ -9,6 +9,7 @@ mod deny;
 mod eval;
 mod fuzz;
 mod hardened;
+mod notes;
 mod oldest;
 mod pictures;
 mod real;
@@ -98,6 +99,12 @@ const TASKS: &[Task] = &[
         options: "[--twice]",
         about: "the engine as WASM, for builds with the feature `hardened`; with --twice compares two builds",
         run: hardened::run,
+    },
+    Task {
+        name: "notes",
+        options: "TAG [--repository ADDRESS]",
+        about: "what CHANGELOG.md says of the version of a tag; fails unless that is the version of this tree",
+        run: notes::run,
     },
     Task {
         name: "train",

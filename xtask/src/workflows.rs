@@ -141,4 +141,103 @@ mod tests {
         }
         assert!(called > 3, "{called}");
     }
+
+    /// An npm whose registry is a folder: a file a package, which holds its integrity or what `npm view` fails with.
+    #[cfg(unix)]
+    const NPM: &str = r#"#!/bin/sh
+set -e
+there=$REGISTRY/$(echo "$2" | tr / -)
+case $1 in
+  view)
+    if [ ! -e "$there" ]; then echo '{ "error": { "code": "E404" } }'; exit 1; fi
+    cat "$there"; grep -q error "$there" && exit 1 || exit 0 ;;
+  publish) echo "${2##*/}" >> "$REGISTRY/published" ;;
+esac
+"#;
+
+    #[cfg(unix)]
+    struct Registry(tempfile::TempDir);
+
+    #[cfg(unix)]
+    impl Registry {
+        /// With three packages to publish, which ask for each other.
+        fn new() -> Registry {
+            use std::os::unix::fs::PermissionsExt;
+
+            let registry = Registry(tempfile::tempdir().unwrap());
+            let npm = registry.path("bin/npm");
+            fs::create_dir_all(npm.parent().unwrap()).unwrap();
+            fs::write(&npm, NPM).unwrap();
+            fs::set_permissions(&npm, fs::Permissions::from_mode(0o755)).unwrap();
+            fs::create_dir_all(registry.path("dist")).unwrap();
+            for (file, name, version, asks_for) in [
+                ("metamcp-0.2.0.tgz", "metamcp", "0.2.0", "@metamcp/linux-x64"),
+                ("metamcp-linux-x64-0.2.0.tgz", "@metamcp/linux-x64", "0.2.0", "@metamcp/model"),
+                ("metamcp-model-1.0.0.tgz", "@metamcp/model", "1.0.0", "nothing"),
+            ] {
+                fs::create_dir_all(registry.path("package")).unwrap();
+                let manifest = serde_json::json!({
+                    "name": name, "version": version, "optionalDependencies": { asks_for: "1" }
+                });
+                fs::write(registry.path("package/package.json"), manifest.to_string()).unwrap();
+                let mut tar = Command::new("tar");
+                tar.arg("-czf").arg(registry.path("dist").join(file)).arg("package");
+                run::quiet(tar.current_dir(registry.0.path())).unwrap();
+            }
+            registry
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.0.path().join(name)
+        }
+
+        fn publish(&self) -> Result<String> {
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            let mut all = vec![self.path("bin")];
+            all.extend(std::env::split_paths(&path));
+            let mut node = Command::new("node");
+            node.arg(root().join(".github/publish_npm.mjs")).arg(self.path("dist"));
+            node.env("PATH", std::env::join_paths(all).unwrap()).env("REGISTRY", self.0.path());
+            run::quiet(&mut node)
+        }
+
+        fn published(&self) -> Vec<String> {
+            let text = fs::read_to_string(self.path("published")).unwrap_or_default();
+            text.lines().map(ToOwned::to_owned).collect()
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn npm_packages_are_published_in_the_order_they_need_each_other() {
+        let registry = Registry::new();
+        registry.publish().unwrap();
+        let wanted =
+            ["metamcp-model-1.0.0.tgz", "metamcp-linux-x64-0.2.0.tgz", "metamcp-0.2.0.tgz"];
+        assert_eq!(registry.published(), wanted);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_second_attempt_publishes_the_rest_and_never_other_contents() {
+        let registry = Registry::new();
+        let model = registry.path("dist/metamcp-model-1.0.0.tgz");
+        let digest = "require('crypto').createHash('sha512').update(require('fs').readFileSync(process.argv[1])).digest('base64')";
+        let digest = run::quiet(Command::new("node").args(["-p", digest]).arg(&model)).unwrap();
+        let there = registry.path("@metamcp-model@1.0.0");
+        fs::write(&there, format!("\"sha512-{}\"", digest.trim())).unwrap();
+        assert!(registry.publish().unwrap().contains("@metamcp/model@1.0.0 is there already"));
+        assert_eq!(registry.published(), ["metamcp-linux-x64-0.2.0.tgz", "metamcp-0.2.0.tgz"]);
+
+        fs::remove_file(registry.path("published")).unwrap();
+        for (answer, says) in [
+            ("\"sha512-other\"", "other contents"),
+            ("{ \"error\": { \"code\": \"E500\" } }", "does not say"),
+        ] {
+            fs::write(&there, answer).unwrap();
+            let error = registry.publish().unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+        assert!(registry.published().is_empty(), "one package that cannot be published stops all");
+    }
 }
