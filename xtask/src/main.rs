@@ -5,7 +5,9 @@
 mod bench;
 mod codegen;
 mod coverage;
+mod cross;
 mod deny;
+mod dist;
 mod eval;
 mod fuzz;
 mod hardened;
@@ -105,6 +107,18 @@ const TASKS: &[Task] = &[
         options: "TAG [--repository ADDRESS]",
         about: "what CHANGELOG.md says of the version of a tag; fails unless that is the version of this tree",
         run: notes::run,
+    },
+    Task {
+        name: "dist",
+        options: "[--target T]... [--binaries FOLDER] [--twice] [--test [--only TRIAL]...]",
+        about: "everything that is released: archives, packages of npm, PyPI and Debian, an image, manifests, install scripts; with --twice compares two runs, with --test installs each and uses it",
+        run: dist::run,
+    },
+    Task {
+        name: "cross",
+        options: "[TARGET]... [--profile PROFILE] [--plain]",
+        about: "the binary with all features for Linux (static), Windows and macOS, in a root folder of its own with the compilers; as root",
+        run: cross::run,
     },
     Task {
         name: "train",

@@ -130,6 +130,28 @@ pub(crate) fn install_linters(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
+/// Installs one part, and says where it is.
+fn installed(workspace: &Workspace, folder: &str) -> Result<PathBuf> {
+    let part = PARTS.iter().find(|part| part.folder == folder).context("there is no such part")?;
+    let into = workspace.target.join("real");
+    part.bring_up(&Tools::find()?, &workspace.root.join("tests/real"), &into)?;
+    Ok(into.join(folder))
+}
+
+/// The packages of npm with real servers.
+pub(crate) fn servers(workspace: &Workspace) -> Result<PathBuf> {
+    Ok(installed(workspace, "npm")?.join("node_modules"))
+}
+
+/// The wheel with the transformer, which packages contain in the form that we make of it.
+pub(crate) fn model_wheel(workspace: &Workspace) -> Result<PathBuf> {
+    let files = fs::read_dir(installed(workspace, "model")?)?.map(|entry| Ok(entry?.path()));
+    let wheels: Vec<PathBuf> = files
+        .filter(|path| !matches!(path, Ok(path) if path.extension().is_none_or(|end| end != "whl")))
+        .collect::<Result<_>>()?;
+    wheels.into_iter().next().context("the package of the model contains no wheel")
+}
+
 fn bring_up(workspace: &Workspace, parts: &[Part]) -> Result<String> {
     let tools = Tools::find()?;
     let sources = workspace.root.join("tests/real");

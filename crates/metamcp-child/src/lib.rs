@@ -12,8 +12,7 @@
 //! death of its shim, whatever sessions and orphans it made. With namespaces the kernel ensures that.
 //! Without them a server of the same user can still kill the gateway *and* its shim, or stop
 //! its shim over and over while somebody kills the gateway; then what it started may live on.
-//! Elsewhere see `shim/kill.rs` (the server's process group, on macOS) and `windows.rs` (the server
-//! alone).
+//! On macOS see `family.rs`, and `windows.rs` for the other.
 
 mod clock;
 pub mod environment;
@@ -25,6 +24,8 @@ mod stderr_tail;
 
 #[cfg(unix)]
 mod activity;
+#[cfg(all(unix, any(test, not(target_os = "linux"))))]
+mod family;
 #[cfg(unix)]
 mod message;
 #[cfg(unix)]

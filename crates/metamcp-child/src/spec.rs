@@ -118,7 +118,7 @@ pub enum Tier {
         /// Why there is no namespace, where one was tried.
         because: Option<String>,
     },
-    /// The child's process group and nothing more (not Linux).
+    /// A process or job that holds what the child starts as far as the system lets it be known (not Linux).
     Group,
 }
 

@@ -28,6 +28,18 @@ pub(crate) fn home() -> Option<PathBuf> {
     std::env::var_os("HOME").map(PathBuf::from)
 }
 
+/// Our own program, links followed. On Linux also after it was replaced on disk, as an upgrade does while a daemon runs.
+pub fn own_program() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    Some(program.canonicalize().unwrap_or_else(|_| replaced(&program)))
+}
+
+/// The name of a program that the kernel calls deleted.
+fn replaced(program: &Path) -> PathBuf {
+    let name = program.to_str().and_then(|name| name.strip_suffix(" (deleted)"));
+    name.map_or_else(|| program.to_owned(), PathBuf::from)
+}
+
 /// The variables of one client: those of this process, or those that a client of the daemon brought along.
 #[derive(Clone, Default)]
 pub struct Variables {
@@ -111,6 +123,13 @@ pub struct Surroundings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_that_was_replaced_keeps_its_place() {
+        assert_eq!(replaced(Path::new("/a/metamcp (deleted)")), Path::new("/a/metamcp"));
+        assert_eq!(replaced(Path::new("/a/metamcp")), Path::new("/a/metamcp"));
+        assert!(own_program().is_some_and(|program| program.is_file()));
+    }
 
     #[test]
     fn a_clients_variables_are_its_own_and_no_others() {

@@ -8,6 +8,7 @@ mod console;
 mod env;
 mod example;
 mod exit;
+mod install_method;
 mod isolation;
 mod local_time;
 mod progress;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         let code = metamcp_child::shim_main(arguments);
         return ExitCode::from(u8::try_from(code).unwrap_or(1));
     }
+    #[cfg(target_os = "linux")]
     if first.as_ref().is_some_and(|first| first == WORKER_ARGUMENT) {
         let code = metamcp_sandbox::worker::worker_main(arguments);
         return ExitCode::from(u8::try_from(code).unwrap_or(1));
@@ -345,8 +347,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
             commands::edit::run(load(config_request.flags)?, &given, &arguments, &mut out)
         }
         Command::Config(ConfigCommand::Docs(arguments)) => commands::config::docs(&arguments),
+        Command::Config(ConfigCommand::Man(arguments)) => commands::config::man(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments, &mut out),
         Command::Version(arguments) => commands::version::run(&arguments, &mut out),
+        Command::Upgrade(arguments) => commands::upgrade::run(&arguments, &mut out),
     }
 }
 

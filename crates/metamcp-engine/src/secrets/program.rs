@@ -1,5 +1,7 @@
 //! Secrets from programs: the output of a command, and the system keyring by its command-line tool.
 
+mod keychain;
+
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -32,13 +34,7 @@ pub async fn keep(
         return Err(NO_KEYRING.to_owned());
     }
     if cfg!(target_os = "macos") {
-        // Its shell parses a line of words, quoted if they contain spaces.
-        let quoted = |word: &str| word.replace(['"', '\\', '\n'], "_");
-        let line = format!(
-            "add-generic-password -U -s \"{}\" -a \"{}\" -w \"{secret}\"\n",
-            quoted(service),
-            quoted(account)
-        );
+        let line = keychain::line(service, account, secret)?;
         return printed(&["security", "-i"], Some(&line), patience).await.map(drop);
     }
     let label = format!("--label={service}");

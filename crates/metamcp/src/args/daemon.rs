@@ -70,6 +70,9 @@ pub(crate) struct FullStatusArgs {
     /// Print what the daemon counts, as `/metrics` shows it
     #[arg(long, conflicts_with = "json")]
     pub(crate) metrics: bool,
+    /// Only ask a gateway over HTTP whether it is ready, as the health check of a container does; 4 if it is not
+    #[arg(long, value_name = "URL", conflicts_with_all = ["json", "metrics"])]
+    pub(crate) listener: Option<String>,
     #[command(flatten)]
     pub(crate) usual: StatusArgs,
 }
