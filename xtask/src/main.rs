@@ -11,6 +11,7 @@ mod dist;
 mod eval;
 mod fuzz;
 mod hardened;
+mod notes;
 mod oldest;
 mod pictures;
 mod real;
@@ -21,6 +22,7 @@ mod times;
 mod tokens;
 mod tools;
 mod train;
+mod workflows;
 mod workspace;
 
 use std::io::{self, Write};
@@ -43,7 +45,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "test",
         options: "[--quick] [--only STEP]...",
-        about: "everything CI runs: real servers installed, format, lints, tidy, all tests, simulation, dependencies, the oldest compiler",
+        about: "everything CI runs: real servers installed, format, lints, tidy, workflows, all tests, simulation, dependencies, the oldest compiler",
         run: suite::run,
     },
     Task {
@@ -99,6 +101,12 @@ const TASKS: &[Task] = &[
         options: "[--twice]",
         about: "the engine as WASM, for builds with the feature `hardened`; with --twice compares two builds",
         run: hardened::run,
+    },
+    Task {
+        name: "notes",
+        options: "TAG [--repository ADDRESS]",
+        about: "what CHANGELOG.md says of the version of a tag; fails unless that is the version of this tree",
+        run: notes::run,
     },
     Task {
         name: "dist",

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use crate::run::{self, CapturedOutput};
 use crate::times::{self, Row};
 use crate::workspace::{FEATURES, Workspace};
-use crate::{deny, oldest, real, tidy};
+use crate::{deny, oldest, real, tidy, workflows};
 
 /// Time budget of a full run on two otherwise idle cores, from an empty build folder. Exceeding it is reported, not an
 /// error.
@@ -61,6 +61,12 @@ enum Extent {
 const STEPS: &[Step] = &[
     Step { name: "fmt", about: "the format", quick: true, run: fmt },
     Step { name: "tidy", about: "the rules of the tree", quick: true, run: tidy_step },
+    Step {
+        name: "workflows",
+        about: "the workflows of CI and releases, by actionlint and zizmor",
+        quick: false,
+        run: workflows_step,
+    },
     Step {
         name: "real",
         about: "real servers and clients, installed once",
@@ -233,6 +239,10 @@ fn fmt(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
 
 fn tidy_step(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
     Ok(passed(tidy::check(workspace)?))
+}
+
+fn workflows_step(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
+    Ok(passed(workflows::check(workspace)?))
 }
 
 fn install(workspace: &Workspace, _: Extent) -> Result<StepStatus> {

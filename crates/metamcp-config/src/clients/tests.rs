@@ -20,10 +20,13 @@ fn places(system: System) -> Places {
     }
 }
 
+/// The folder of a client's file, as this system writes an absolute path.
+const FOLDER: &str = if cfg!(windows) { "C:\\me\\.client" } else { "/home/me/.client" };
+
 /// An entry taken over where these variables are set.
 fn import((dialect, syntax): (Dialect, Syntax), name: &str, entry: &Value, own: &str) -> Imported {
     let is_set = |name: &str| ["HOME", "TOKEN", "GEM_TOKEN", "lower"].contains(&name);
-    let world = World { is_set: &is_set, folder: Some(Path::new("/home/me/.client")) };
+    let world = World { is_set: &is_set, folder: Some(Path::new(FOLDER)) };
     super::import((dialect, syntax), name, entry, own, &world)
 }
 
@@ -147,10 +150,11 @@ fn entries_of_every_dialect_become_ours() {
         json!({ "type": "local", "command": ["npx", "x"], "environment": { "A": "1" }, "enabled": false }),
         json!({ "type": "local", "command": ["npx", "x"], "environment": { "A": "1" }, "enabled": false }),
     );
+    let beside = format!("file:{}", Path::new(FOLDER).join("key").display());
     check(
         Dialect::OpenCode,
         json!({ "type": "local", "command": ["npx", "{env:PACKAGE}"], "environment": { "A": "Bearer {env:A_TOKEN}!", "K": "{file:~/.key}", "R": "{file:./key}" } }),
-        json!({ "type": "local", "command": ["npx", "${PACKAGE}"], "environment": { "A": "Bearer ${A_TOKEN}!", "K": "file:~/.key", "R": "file:/home/me/.client/key" } }),
+        json!({ "type": "local", "command": ["npx", "${PACKAGE}"], "environment": { "A": "Bearer ${A_TOKEN}!", "K": "file:~/.key", "R": beside } }),
     );
     for dialect in [Dialect::Cline, Dialect::Crush] {
         check(
