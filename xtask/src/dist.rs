@@ -27,8 +27,9 @@ use self::contents::Contents;
 use self::pack::Entry;
 use self::sbom::Known;
 use self::targets::{TARGETS, Target};
+pub(crate) use self::trial::RESULTS;
 use crate::workspace::Workspace;
-use crate::{cross, hardened};
+use crate::{bench, cross, hardened};
 
 /// Beside the tree, ignored by git.
 const FOLDER: &str = "dist";
@@ -80,6 +81,9 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     if options.test {
         lint::all(workspace, &folder)?;
         trial::all(workspace, &folder, &options.only)?;
+        if options.only.is_empty() && !options.is_draft {
+            bench::packages::refresh(workspace)?;
+        }
     }
     Ok(())
 }

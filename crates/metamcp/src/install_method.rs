@@ -252,7 +252,7 @@ mod tests {
             ),
             ("/usr/bin/metamcp", Some("deb"), Deb),
             ("/opt/homebrew/Cellar/metamcp/0.2.0/bin/metamcp", None, Homebrew),
-            ("/home/linuxbrew/.linuxbrew/Cellar/metamcp/0.2.0/bin/metamcp", None, Homebrew),
+            ("/home/me/.linuxbrew/Cellar/metamcp/0.2.0/bin/metamcp", None, Homebrew),
             ("C:\\Users\\me\\scoop\\apps\\metamcp\\current\\bin\\metamcp.exe", None, Scoop),
             (
                 "C:\\Users\\me\\AppData\\Local\\Microsoft\\WinGet\\Packages\\metamcp_x\\bin\\metamcp.exe",

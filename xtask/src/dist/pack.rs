@@ -79,7 +79,7 @@ pub(super) fn tar_gz(entries: &[Entry], epoch: u64, folders: bool) -> Result<Vec
 
 /// Without a name and a time.
 pub(super) fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
-    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
     packed.write_all(bytes)?;
     Ok(packed.finish()?)
 }
@@ -122,7 +122,7 @@ pub(super) fn zip(entries: &[Entry], epoch: u64) -> Result<Vec<u8>> {
     let (mut all, mut directory) = (Vec::new(), Vec::new());
     let sorted = sorted(entries)?;
     for entry in &sorted {
-        let mut packed = DeflateEncoder::new(Vec::new(), Compression::best());
+        let mut packed = DeflateEncoder::new(Vec::new(), Compression::default());
         packed.write_all(&entry.bytes)?;
         let packed = packed.finish()?;
         let mut crc = flate2::Crc::new();

@@ -6,7 +6,7 @@
 
 mod image;
 mod packages;
-mod roots;
+pub(crate) mod roots;
 
 use std::fs;
 use std::io::{self, Write};
