@@ -27,6 +27,8 @@ pub(crate) use root::Root;
 pub(crate) const TREE: &str = "/src";
 /// Where cargo builds inside the root folder; outside it is `target/cross`.
 pub(crate) const BUILT: &str = "/built";
+/// The home inside the root folder, with cargo's registry.
+const HOME: &str = "/root";
 
 /// What packages contain: everything that is optional in the binary.
 const FEATURES: &str = "otlp,hardened";
@@ -79,7 +81,7 @@ impl Target {
             // Paths of the root folder say nothing to who reads a backtrace.
             flags.extend([
                 format!("--remap-path-prefix={TREE}=."),
-                "--remap-path-prefix=/root/.cargo/registry/src=crates".to_owned(),
+                format!("--remap-path-prefix={HOME}/.cargo/registry/src=crates"),
             ]);
         }
         if self.triple.ends_with("-apple-darwin") {

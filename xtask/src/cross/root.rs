@@ -13,7 +13,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::TREE;
+use super::{HOME, TREE};
 use crate::run;
 use crate::workspace::Workspace;
 
@@ -112,7 +112,7 @@ impl Root {
             .args(["sh", "-c", ENTER, "cross"])
             .args([&self.folder, &workspace.root, &built])
             .args(["env", "--ignore-environment", &format!("--chdir={TREE}")])
-            .args(["HOME=/root", "LANG=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"])
+            .args([&format!("HOME={HOME}"), "LANG=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"])
             .arg(format!("PATH=/{ZIG}/bin:/usr/sbin:/usr/bin:/sbin:/bin"));
         for (name, value) in std::env::vars() {
             if is_for_the_network(&name) {
