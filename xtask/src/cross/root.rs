@@ -1,5 +1,5 @@
 //! The root folder with the compilers for other systems: Debian's newest suite, made once and kept.
-//! Owns: `target/cross-root`, or the folder that METAMCP_CROSS_ROOT names.      Never: leaves anything mounted.
+//! Owns: `target/cross-root`, or the folder that `METAMCP_CROSS_ROOT` names.      Never: leaves anything mounted.
 //! In: Debian's archive and PyPI.  Out: commands that run inside.
 //! Tests: below; every build for another system uses it.
 //!
