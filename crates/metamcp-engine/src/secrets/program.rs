@@ -1,4 +1,7 @@
 //! Secrets from programs: the output of a command, and the system keyring by its command-line tool.
+//! Owns: how each system's tool is asked.      Never: puts a secret on a command line, shows what a tool says.
+//! In: a command, or service and account.  Out: a secret, or why there is none.
+//! Tests: `secrets.rs`; `keychain.rs` for the line that macOS reads.
 
 mod keychain;
 

@@ -53,7 +53,7 @@ mod tests {
             assert!(line("metamcp", account, secret).is_err(), "{account:?} {secret:?}");
         }
         let long = line("metamcp", "a", &"x".repeat(3000)).unwrap_err();
-        assert!(long.contains("about 2018 characters"), "{long}");
-        assert!(line("metamcp", "a", &"x".repeat(2017)).is_ok());
+        assert!(long.contains("about 2024 characters"), "{long}");
+        assert!(line("metamcp", "a", &"x".repeat(2023)).is_ok());
     }
 }
