@@ -21,7 +21,7 @@ use metamcp_testkit::DAEMON;
 use serde_json::{Value, json};
 
 use crate::run;
-use crate::workspace::Workspace;
+use crate::workspace::{FEATURES, Workspace};
 
 /// Each route is measured this often, in turns, and the run with the lowest CPU time counts: noise only adds.
 const ROUNDS: usize = 3;
@@ -171,7 +171,7 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
 
 fn built(workspace: &Workspace) -> Result<PathBuf> {
     let packages = ["build", "--release", "-p", "metamcp", "-p", "metamcp-testkit"];
-    run::loud(workspace.cargo().args(packages))?;
+    run::loud(workspace.cargo().args(packages).args(FEATURES))?;
     Ok(workspace.target.join("release"))
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::run;
 use crate::tools;
-use crate::workspace::Workspace;
+use crate::workspace::{FEATURES, Workspace};
 
 /// Everything but the real servers, which are third-party packages and take longest.
 const TESTS: &str = "not binary(real)";
@@ -30,6 +30,7 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     // pass.
     run::loud(
         llvm_cov(&["nextest", "--no-report", "--workspace", "--locked", "--ignore-run-fail"])
+            .args(FEATURES)
             .args(["--filterset", TESTS]),
     )
     .context("coverage needs cargo-nextest, and `rustup component add llvm-tools`")?;

@@ -5,6 +5,7 @@
 mod bench;
 mod codegen;
 mod coverage;
+mod cross;
 mod deny;
 mod eval;
 mod fuzz;
@@ -97,6 +98,12 @@ const TASKS: &[Task] = &[
         options: "[--twice]",
         about: "the engine as WASM, for builds with the feature `hardened`; with --twice compares two builds",
         run: hardened::run,
+    },
+    Task {
+        name: "cross",
+        options: "[TARGET]... [--profile PROFILE] [--plain]",
+        about: "the binary with all features for Linux (static), Windows and macOS, in a root folder of its own with the compilers; as root",
+        run: cross::run,
     },
     Task {
         name: "train",

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::run;
-use crate::workspace::Workspace;
+use crate::workspace::{FEATURES, Workspace};
 
 /// The outcome of the check.
 pub(crate) enum Checked {
@@ -36,6 +36,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Checked> {
     run::loud(
         Command::new("rustup")
             .args(["run", toolchain, "cargo", "check", "--workspace", "--all-targets", "--locked"])
+            .args(FEATURES)
             .arg("--target-dir")
             .arg(workspace.target.join("oldest"))
             .current_dir(&workspace.root),

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::run::{self, CapturedOutput};
 use crate::times::{self, Row};
-use crate::workspace::Workspace;
+use crate::workspace::{FEATURES, Workspace};
 use crate::{deny, oldest, real, tidy};
 
 /// Time budget of a full run on two otherwise idle cores, from an empty build folder. Exceeding it is reported, not an
@@ -240,15 +240,9 @@ fn install(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
 }
 
 fn clippy(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
-    run::loud(workspace.cargo().args([
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--locked",
-        "--",
-        "--deny",
-        "warnings",
-    ]))?;
+    let what = ["clippy", "--workspace", "--all-targets", "--locked"];
+    let denied = ["--", "--deny", "warnings"];
+    run::loud(workspace.cargo().args(what).args(FEATURES).args(denied))?;
     Ok(passed(""))
 }
 
@@ -257,12 +251,13 @@ fn tests(workspace: &Workspace, extent: Extent) -> Result<StepStatus> {
     times::forget_report(&workspace.root)?;
     if run::quiet(workspace.cargo().args(["nextest", "--version"])).is_ok() {
         command.args(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]);
+        command.args(FEATURES);
         command.args(["--test-threads", &at_once()]);
         if extent == Extent::Quick {
             command.args(["--filterset", "not binary(real)"]);
         }
     } else {
-        command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+        command.args(["test", "--workspace", "--locked", "--no-fail-fast"]).args(FEATURES);
         match extent {
             // Without `--tests` the doctests would run too; they are a step of their own.
             Extent::Whole => command.arg("--tests"),
@@ -307,7 +302,8 @@ fn integration_tests(workspace: &Workspace) -> impl Iterator<Item = &str> {
 }
 
 fn doctests(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
-    Ok(run::loud(workspace.cargo().args(["test", "--workspace", "--locked", "--doc"]))?.into())
+    let what = ["test", "--workspace", "--locked", "--doc"];
+    Ok(run::loud(workspace.cargo().args(what).args(FEATURES))?.into())
 }
 
 fn examples(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
@@ -323,7 +319,7 @@ fn examples(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
     // Build it as part of the tests, with the features they enable; alone it would be rebuilt with most of its
     // dependencies. Any test of the program builds it.
     let build = ["test", "--workspace", "--locked", "--no-run", "--test", "config"];
-    run::quiet(workspace.cargo().args(build))?;
+    run::quiet(workspace.cargo().args(build).args(FEATURES))?;
     let program = workspace.target.join("debug/metamcp");
     for config in &configs {
         run::quiet(Command::new(&program).args(["config", "check", "--config"]).arg(config))?;
@@ -334,7 +330,8 @@ fn examples(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
 fn sim(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
     let mut command = workspace.cargo();
     let tests = ["--test", "sim", "--test", "connector_sim"];
-    command.args(["test", "--locked", "--workspace"]).args(tests).env("SIM_SEEDS", SIM_SEEDS);
+    command.args(["test", "--locked", "--workspace"]).args(FEATURES).args(tests);
+    command.env("SIM_SEEDS", SIM_SEEDS);
     Ok(run::loud(&mut command)?.into())
 }
 

@@ -49,6 +49,9 @@ impl Workspace {
     }
 }
 
+/// The features that are tested: what packages turn on, as far as it needs nothing but a compiler.
+pub(crate) const FEATURES: [&str; 2] = ["--features", "metamcp/otlp"];
+
 /// The cargo that started us, so that a toolchain chosen with `cargo +x` stays in effect.
 fn cargo(root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

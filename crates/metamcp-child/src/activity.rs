@@ -32,14 +32,7 @@ pub(crate) struct Activity {
 impl Activity {
     /// Measures everything below `root` and returns the counter.
     pub(crate) fn look(&mut self, root: i32, stderr_bytes: u64) -> u64 {
-        let now = processes::descendants(root)
-            .into_iter()
-            .filter_map(|pid| {
-                let ticks = processes::stat(pid)?.ticks;
-                Some((pid, Usage { ticks, io_bytes: processes::io_bytes(pid), stderr_bytes: 0 }))
-            })
-            .collect();
-        self.moved(now, stderr_bytes)
+        self.moved(processes::usage_below(root), stderr_bytes)
     }
 
     /// A new or ended process counts as activity; so does enough usage by the others.

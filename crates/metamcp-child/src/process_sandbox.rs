@@ -8,14 +8,30 @@
 //! namespace does that, which root has by default. Landlock does not cover Unix sockets with a path, on which key agents
 //! and keychains listen. So seccomp forbids creating one, the other ways to get one, and the kernel's keyrings. The network
 //! stays open. Mode and times of a file are covered by neither: its owner can change them.
+//!
+//! On macOS the same policy is a Seatbelt profile (`seatbelt.rs`). Elsewhere there is no sandbox, and `available` says so.
+
+#[cfg(any(test, target_os = "macos"))]
+mod seatbelt;
 
 use std::ffi::OsStr;
+#[cfg(unix)]
+use std::io;
 use std::path::{Path, PathBuf};
 
+#[cfg(unix)]
+use metamcp_types::sandbox_policy::SandboxPolicy;
+
 use crate::environment;
+#[cfg(unix)]
+use crate::message::Start;
+
+#[cfg(target_os = "macos")]
+const SYSTEM: [&str; 17] = seatbelt::SYSTEM;
 
 /// What every program may read and run: the system, and host and user lookup. Not `/run`, `/var`, `/tmp` and the homes,
 /// which contain the files of others.
+#[cfg(not(target_os = "macos"))]
 const SYSTEM: [&str; 21] = [
     "/usr",
     "/bin",
@@ -58,9 +74,18 @@ pub fn available() -> Result<(), String> {
 }
 
 /// Whether a sandbox is available here; if not, why, as text for the user.
-#[cfg(not(target_os = "linux"))]
+#[cfg(target_os = "macos")]
 pub fn available() -> Result<(), String> {
-    Err("it requires Landlock, which only Linux has".to_owned())
+    if Path::new(seatbelt::PROGRAM).is_file() {
+        return Ok(());
+    }
+    Err(format!("it requires {}, which this system does not have", seatbelt::PROGRAM))
+}
+
+/// Whether a sandbox is available here; if not, why, as text for the user.
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+pub fn available() -> Result<(), String> {
+    Err("it requires Landlock of Linux or Seatbelt of macOS".to_owned())
 }
 
 /// What a program needs outside of the system's folders: itself, and the libraries beside it, as with `bin/node` of a
@@ -83,32 +108,49 @@ pub fn runtime(program: &Path) -> Vec<PathBuf> {
     all
 }
 
+/// The file that a program's name means, as it would be started from here.
+#[cfg(not(windows))]
 pub fn in_path(program: &OsStr) -> Option<PathBuf> {
     let given = Path::new(program);
     if given.components().count() > 1 {
         return given.is_file().then(|| given.to_owned());
     }
-    let endings: &[&str] = if cfg!(windows) { &["", ".exe", ".cmd", ".bat"] } else { &[""] };
-    let with = |ending: &&str| {
-        let mut name = program.to_owned();
-        name.push(ending);
-        name
-    };
-    let names: Vec<_> = endings.iter().map(with).collect();
     let folders = environment::variable("PATH")?;
-    std::env::split_paths(&folders)
-        .flat_map(|folder| names.iter().map(move |name| folder.join(name)))
-        .find(|path| path.is_file())
+    std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-#[cfg(target_os = "linux")]
-pub(crate) use linux::enforce;
+#[cfg(windows)]
+pub fn in_path(program: &OsStr) -> Option<PathBuf> {
+    use crate::program::{Search, find};
+    let named = |name: &str| Some((name.into(), environment::variable(name)?));
+    let env: Vec<_> = ["PATH", "PATHEXT"].into_iter().filter_map(named).collect();
+    let base = std::env::current_dir().unwrap_or_default();
+    find(program, &Search::of(&env, base), &Path::is_file)
+}
 
-#[cfg(all(unix, not(target_os = "linux")))]
-pub(crate) fn enforce(
-    _policy: &metamcp_types::sandbox_policy::SandboxPolicy,
-) -> std::io::Result<()> {
-    Err(std::io::ErrorKind::Unsupported.into())
+/// What to execute, so that the program runs in the sandbox: itself, after this process was restricted for good.
+#[cfg(target_os = "linux")]
+pub(crate) fn enter(policy: &SandboxPolicy, start: Start) -> io::Result<Start> {
+    linux::enforce(policy)?;
+    Ok(start)
+}
+
+/// What to execute, so that the program runs in the sandbox: the system's own program, which restricts itself and then
+/// becomes the server.
+#[cfg(target_os = "macos")]
+pub(crate) fn enter(policy: &SandboxPolicy, mut start: Start) -> io::Result<Start> {
+    available().map_err(|_| io::Error::from_raw_os_error(nix::libc::ENOSYS))?;
+    let real = seatbelt::resolved(policy, |path| path.canonicalize().ok());
+    let mut args = seatbelt::arguments(&real);
+    args.push(std::mem::replace(&mut start.program, seatbelt::PROGRAM.into()));
+    args.append(&mut start.args);
+    start.args = args;
+    Ok(start)
+}
+
+#[cfg(all(unix, not(any(target_os = "linux", target_os = "macos"))))]
+pub(crate) fn enter(_policy: &SandboxPolicy, _start: Start) -> io::Result<Start> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(target_os = "linux")]
@@ -151,7 +193,7 @@ mod linux {
     }
 
     /// Restricts this process to the policy.
-    pub(crate) fn enforce(sandbox_policy: &SandboxPolicy) -> io::Result<()> {
+    pub(super) fn enforce(sandbox_policy: &SandboxPolicy) -> io::Result<()> {
         let status = restrict(sandbox_policy).map_err(io::Error::other)?;
         let all = sandbox_policy.reads.iter().chain(&sandbox_policy.writes);
         let root_is_named = all.chain([&sandbox_policy.home]).any(|path| path.parent().is_none());

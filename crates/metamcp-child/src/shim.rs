@@ -17,6 +17,7 @@ mod kill;
 mod kill_interval;
 #[cfg(target_os = "linux")]
 mod namespace;
+mod tree;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -118,6 +119,12 @@ fn adopt_pipe(descriptor: RawFd, write: bool) -> io::Result<File> {
     let path = format!("{}/{descriptor}", descriptors());
     let file = File::options().read(!write).write(write).open(path);
     unistd::close(descriptor)?;
+    // Not all systems make a new descriptor of it, with flags of its own.
+    #[cfg(not(target_os = "linux"))]
+    if let Ok(file) = &file {
+        use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+        fcntl(file, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
+    }
     file
 }
 

@@ -4,6 +4,8 @@
 //! Tests: `tests/it/`.
 
 use std::ffi::OsStr;
+#[cfg(not(target_os = "linux"))]
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -52,6 +54,8 @@ impl Spawner {
         check(&spec)?;
         let home = spec.sandbox_policy.as_ref().map(|sandbox_policy| sandbox_policy.home.as_path());
         let env = environment::for_server(spec.own_variables(), &spec.env, &spec.pass_env, home);
+        #[cfg(not(target_os = "linux"))]
+        let env = marked(env);
         let Spec { program, args, cwd, sandbox_policy, .. } = spec;
         let start = Start { program, args, env, cwd, sandbox_policy };
         let shared = Arc::new(Shared::default());
@@ -78,6 +82,16 @@ impl Spawner {
     pub fn tier(&self) -> Tier {
         self.tier.lock().clone()
     }
+}
+
+/// With a mark by which the server's processes are known again; see `family.rs`.
+#[cfg(not(target_os = "linux"))]
+fn marked(mut env: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    // Two numbers that the standard library drew for its hash tables: not to be guessed, and not secret.
+    let number = || RandomState::new().build_hasher().finish();
+    env.push((crate::family::MARK.into(), format!("{:016x}{:016x}", number(), number()).into()));
+    env
 }
 
 /// Refuses what cannot be passed to the kernel, before anything is started.

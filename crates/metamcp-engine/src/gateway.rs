@@ -92,9 +92,7 @@ impl Machine {
         #[cfg(feature = "otlp")]
         let otel = Otel::start(&settings.otel, &router, &observer, metrics.as_ref());
         #[cfg(not(feature = "otlp"))]
-        if !settings.otel.endpoint.is_empty() {
-            tracing::warn!("this build of metamcp sends no telemetry: it has no feature otlp");
-        }
+        say_that_none_is_sent(settings);
         let audit = Machine::audit(settings, &router);
         let home = settings.home.clone();
         // Results that a killed gateway left behind have no owner any more. Most homes have none.
@@ -453,5 +451,22 @@ pub(crate) fn policy(server: &ServerConfig, settings: &Settings) -> ServerPolicy
         one_pipe: !server.transport.is_remote(),
         owner: None,
         instances: server.instances.max(1),
+    }
+}
+/// A build without the exporters that is asked for telemetry says what to do.
+#[cfg(not(feature = "otlp"))]
+fn say_that_none_is_sent(settings: &Settings) {
+    const ENDPOINTS: [&str; 4] = [
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+        "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+        "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT",
+    ];
+    let is_set = |name: &&str| crate::env::var(name).is_some_and(|address| !address.is_empty());
+    let by_setting = (!settings.otel.endpoint.is_empty()).then_some("otel.endpoint");
+    if let Some(asked) = by_setting.or_else(|| ENDPOINTS.into_iter().find(is_set)) {
+        tracing::warn!(
+            "no telemetry is sent, although {asked} is set: this build has no OTLP; install a package of metamcp, or build with --features otlp"
+        );
     }
 }

@@ -135,7 +135,11 @@ pub fn out_of_files(error: &(dyn std::error::Error + 'static)) -> Option<String>
 pub fn out_of_processes(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     let is_it = |error: &io::Error| error.raw_os_error() == Some(nix::errno::Errno::EAGAIN as i32);
     let error = caused_by(error, is_it)?;
-    Some(words(error, nix::sys::resource::Resource::RLIMIT_NPROC))
+    #[cfg(target_os = "linux")]
+    return Some(words(error, nix::sys::resource::Resource::RLIMIT_NPROC));
+    // The limit has no safe name there.
+    #[cfg(not(target_os = "linux"))]
+    Some(error.to_string())
 }
 
 #[cfg(windows)]

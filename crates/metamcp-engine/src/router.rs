@@ -327,9 +327,7 @@ impl Router {
             input_retries: None,
             record,
         };
-        if let Some(pending) = self.recorded_first(pending, now) {
-            self.enter(pending, now);
-        }
+        self.admit(pending, now);
     }
 
     /// Passes a call to the dispatch, under a key of its own.

@@ -10,8 +10,10 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
+use nix::errno::Errno;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::SigSet;
 use nix::unistd::{getppid, setsid};
@@ -50,16 +52,33 @@ pub(super) fn become_server(args: &[OsString]) -> i32 {
         return tell(&mut status, Stage::Directory, &error);
     }
     // Last of all: the steps before may need what is given up here.
-    if let Some(sandbox_policy) = &start.sandbox_policy
-        && let Err(error) = process_sandbox::enforce(sandbox_policy)
-    {
-        return tell(&mut status, Stage::Sandbox, &error);
+    let mut start = start;
+    if let Some(sandbox_policy) = start.sandbox_policy.take() {
+        // The program of a sandbox of macOS would say it in words of its own, after we said that the server runs.
+        if cfg!(target_os = "macos") && !is_there(&start) {
+            return tell(&mut status, Stage::Exec, &Errno::ENOENT.into());
+        }
+        start = match process_sandbox::enter(&sandbox_policy, start) {
+            Ok(start) => start,
+            Err(error) => return tell(&mut status, Stage::Sandbox, &error),
+        };
     }
     #[expect(clippy::disallowed_methods, reason = "this is what contains servers")]
     let mut server = Command::new(start.program);
     // Searched in the `PATH` of these variables.
     let error = server.args(start.args).env_clear().envs(start.env).exec();
     tell(&mut status, Stage::Exec, &error)
+}
+
+/// Whether there is such a program, in the `PATH` of these variables or at its path.
+fn is_there(start: &Start) -> bool {
+    let program = Path::new(&start.program);
+    if program.components().count() > 1 {
+        return program.exists();
+    }
+    let folders = start.env.iter().find(|(name, _)| name == "PATH").map(|(_, folders)| folders);
+    folders
+        .is_some_and(|all| std::env::split_paths(all).any(|folder| folder.join(program).exists()))
 }
 
 fn read_start(mut pipe: File) -> io::Result<Start> {

@@ -23,6 +23,7 @@ use nix::unistd::{Pid, setsid};
 use super::ends::{ChildEnds, has_no_child};
 use super::kill::{KillScope, Look};
 use super::kill_interval::{KillInterval, MIN_KILL_INTERVAL};
+use super::tree::Tree;
 use super::{CLEAN, EXEC, MISUSED, Reexec, close_inherited, control, errno, failed, raw, report};
 use crate::clock;
 use crate::message::{HEADER, Order, Report, Stage, Start, header};
@@ -69,12 +70,16 @@ pub(super) fn keep(reexec: &Reexec, kill_scope: KillScope) -> i32 {
         Ok(received) => received,
         Err(error) => return failed(&control, Stage::Shim, &error),
     };
+    let tree = Tree::of(&start);
     match launch(reexec, start, stdin, outputs) {
         Ok((leader, status)) => {
+            #[cfg(not(target_os = "linux"))]
+            child_ends.watch(leader.id().cast_signed());
             let mut keeper = Keeper {
                 control,
                 lifeline,
                 kill_scope,
+                tree,
                 leader,
                 status: Some(status),
                 inbox: Vec::new(),
@@ -152,6 +157,7 @@ struct Keeper {
     control: UnixStream,
     lifeline: Option<File>,
     kill_scope: KillScope,
+    tree: Tree,
     leader: Child,
     /// Open until the last stage became the server or failed to.
     status: Option<PipeReader>,
@@ -166,7 +172,8 @@ impl Keeper {
             return self.kill_until_empty(child_ends);
         }
         loop {
-            let ready = self.wait(child_ends, child_ends.round());
+            let round = [child_ends.round(), self.tree.due()].into_iter().flatten().min();
+            let ready = self.wait(child_ends, round);
             if ready.status {
                 self.read_status();
             }
@@ -175,9 +182,13 @@ impl Keeper {
                 return self.kill_until_empty(child_ends);
             }
             child_ends.clear();
+            self.tree.follow(child_ends);
             if self.reap_is_empty() {
-                self.kill_scope.kill_strays(self.leader_pid());
-                return CLEAN;
+                if self.tree.is_empty() {
+                    return CLEAN;
+                }
+                // Orphans that did not become our children.
+                return self.kill_until_empty(child_ends);
             }
         }
     }
@@ -313,9 +324,9 @@ impl Keeper {
         }
     }
 
-    fn signal_all(&self, numbers: &[i32]) {
+    fn signal_all(&mut self, numbers: &[i32]) {
         for signal in numbers.iter().filter_map(|&number| Signal::try_from(number).ok()) {
-            self.kill_scope.signal_all(signal, Some(self.leader_pid()));
+            self.kill_scope.signal_all(signal, &mut self.tree);
         }
     }
 
@@ -323,16 +334,16 @@ impl Keeper {
         if !self.ended && self.kill_scope == KillScope::Plain {
             // The leader's own group needs no read of the tree, and most servers are no more than that.
             killpg(self.leader_pid(), Signal::SIGKILL).ok();
-            if self.is_empty_within(MIN_KILL_INTERVAL, child_ends) {
+            if self.is_empty_within(MIN_KILL_INTERVAL, child_ends) && self.tree.is_empty() {
                 return CLEAN;
             }
         }
         let mut interval = KillInterval::default();
         let mut look = Look::Quick;
         loop {
-            let struck = self.kill_scope.kill_all((!self.ended).then(|| self.leader_pid()), look);
+            let struck = self.kill_scope.kill_all(&mut self.tree, look);
             look = Look::Whole;
-            if self.is_empty_within(interval.after(struck), child_ends) {
+            if self.is_empty_within(interval.after(struck), child_ends) && self.tree.is_empty() {
                 return CLEAN;
             }
         }

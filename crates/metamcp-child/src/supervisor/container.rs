@@ -22,8 +22,11 @@ use super::Reply;
 use super::launch::{Launched, Mode, Retry, Way, launch};
 use super::start_error::start_error;
 use super::sweep;
+#[cfg(not(target_os = "linux"))]
+use super::sweep::Left;
 use crate::clock;
 use crate::message::{Order, Report, Stage, Start};
+#[cfg(target_os = "linux")]
 use crate::processes;
 use crate::shim;
 use crate::spawner::{Pipes, Shared};
@@ -53,7 +56,10 @@ pub(super) struct Container {
     pub(super) id: u64,
     mode: Mode,
     shim: Child,
+    #[cfg(target_os = "linux")]
     shim_started: u64,
+    #[cfg(not(target_os = "linux"))]
+    left: Left,
     /// The init of the namespace, once known; the shim itself otherwise.
     keeper: Option<Pid>,
     /// `None` once the lifeline has closed.
@@ -108,12 +114,17 @@ impl Container {
             Err(source) => return Err((reply, SpawnError::Shim { source })),
         };
         let pid = shim.id().cast_signed();
+        #[cfg(not(target_os = "linux"))]
+        let left = Left::new(&start);
         let keeper = (mode == Mode::Plain).then_some(Pid::from_raw(pid));
         let pipes = Pipes { stdin: stdin.into(), stdout: stdout.into() };
         Ok(Container {
             id,
             mode,
+            #[cfg(target_os = "linux")]
             shim_started: processes::stat(pid).map_or(0, |stat| stat.started),
+            #[cfg(not(target_os = "linux"))]
+            left,
             shim,
             keeper,
             control: Some(control),
@@ -341,10 +352,7 @@ impl Container {
         let inside = self.started.unwrap_or(0);
         let leader = match self.mode {
             Mode::Plain => inside,
-            Mode::Isolated { .. } => processes::children(keeper)
-                .into_iter()
-                .find(|&pid| processes::innermost_pid(pid) == Some(inside))
-                .unwrap_or(0),
+            Mode::Isolated { .. } => child_known_as(inside, keeper),
         };
         self.shared.keeper.store(keeper, Ordering::Relaxed);
         self.shared.leader.store(leader, Ordering::Relaxed);
@@ -398,7 +406,7 @@ impl Container {
             }
             sweep::shim_is_buried(self.shim.id().cast_signed());
         }
-        if self.end == End::Sweeping && sweep::sweep(self.shim_started) {
+        if self.end == End::Sweeping && self.is_swept() {
             self.end = End::Reaped;
         }
         if self.end != End::Reaped {
@@ -409,6 +417,16 @@ impl Container {
         if let Some(Starting { reply, .. }) = self.starting.take() {
             reply.send(Err(SpawnError::Lost)).ok();
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn is_swept(&mut self) -> bool {
+        sweep::sweep(self.shim_started)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn is_swept(&mut self) -> bool {
+        self.left.sweep(self.started)
     }
 
     /// How the shim ended, if it did. A namespace is empty by the time its init can be reaped.
@@ -448,6 +466,19 @@ impl Drop for Container {
             self.shared.state.send_modify(|state| state.empty = true);
         }
     }
+}
+
+/// The child that the init of a namespace knows by this number.
+#[cfg(target_os = "linux")]
+fn child_known_as(inside: i32, init: i32) -> i32 {
+    let is_it = |&pid: &i32| processes::innermost_pid(pid) == Some(inside);
+    processes::children(init).into_iter().find(is_it).unwrap_or(0)
+}
+
+/// Only Linux has such namespaces.
+#[cfg(not(target_os = "linux"))]
+fn child_known_as(_inside: i32, _init: i32) -> i32 {
+    0
 }
 
 /// Whether a process lives in another user namespace than ours.

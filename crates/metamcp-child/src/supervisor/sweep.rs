@@ -8,8 +8,12 @@ use std::io;
 use std::process::{Child, Command};
 
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, waitpid};
-use nix::unistd::{Pid, getpid};
+use nix::unistd::Pid;
+#[cfg(target_os = "linux")]
+use nix::{
+    sys::wait::{WaitPidFlag, waitpid},
+    unistd::getpid,
+};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::processes;
@@ -42,6 +46,7 @@ pub(super) fn shim_is_buried(pid: i32) {
 /// An orphan of a container is never in our session, because the last stage before the server makes
 /// a new one and no process can enter a session that exists. What this process starts otherwise is in
 /// our session; living shims are known; and nothing older than the shim in question can be its.
+#[cfg(target_os = "linux")]
 pub(super) fn sweep(since: u64) -> bool {
     let me = getpid().as_raw();
     let Some(own) = processes::stat(me) else { return true };
@@ -67,4 +72,28 @@ pub(super) fn sweep(since: u64) -> bool {
 
 fn sessions() -> MutexGuard<'static, BTreeSet<i32>> {
     SESSIONS.lock()
+}
+
+/// What a dead shim left where orphans become init's.
+#[cfg(not(target_os = "linux"))]
+pub(super) struct Left(crate::family::Family);
+
+#[cfg(not(target_os = "linux"))]
+impl Left {
+    pub(super) fn new(start: &crate::message::Start) -> Left {
+        Left(crate::family::Family::new(None, crate::family::mark(&start.env)))
+    }
+
+    /// Kills what is left of the server and returns whether nothing was found.
+    pub(super) fn sweep(&mut self, leader: Option<i32>) -> bool {
+        self.0.has_group(leader.unwrap_or(0));
+        self.0.see(&processes::table());
+        for group in self.0.groups() {
+            nix::sys::signal::killpg(Pid::from_raw(group), Signal::SIGKILL).ok();
+        }
+        for pid in self.0.members() {
+            kill(Pid::from_raw(pid), Signal::SIGKILL).ok();
+        }
+        self.0.is_empty()
+    }
 }

@@ -178,7 +178,7 @@ fn steps(record: &CallRecord) -> Vec<Step> {
     step(record.arrived, "arrived", None);
     let last = record.all_attempts().count();
     for (number, attempt) in record.all_attempts().enumerate() {
-        let start = attempt.start.map(|start| {
+        let start = attempt.start.as_deref().map(|start| {
             [(start.begun, "starting"), (start.opened, "opened"), (start.ready, "ready")]
         });
         for (at, what) in start.into_iter().flatten().filter(|(at, _)| *at >= record.arrived) {
@@ -191,7 +191,7 @@ fn steps(record: &CallRecord) -> Vec<Step> {
             step(at, "first byte", None);
         }
         // How the last one ended is how the call ended.
-        if let Some((at, failure)) = &attempt.lost {
+        if let Some((at, failure)) = attempt.lost.as_deref() {
             let fact = text::clean(&failure.fact.to_string(), MAX_WHY).into_owned();
             step(*at, "lost", Some(fact));
         } else if number + 1 < last {

@@ -72,8 +72,10 @@ impl Spans {
         for (at, attempt) in record.all_attempts().enumerate() {
             let own = trace.attempts.get(at).copied().unwrap_or_default();
             if at == 0 {
-                let begun =
-                    attempt.start.map_or(attempt.sent, |start| start.begun.min(attempt.sent));
+                let begun = attempt
+                    .start
+                    .as_ref()
+                    .map_or(attempt.sent, |start| start.begun.min(attempt.sent));
                 self.waited(trace, &times, record.arrived, begun);
             }
             if let Some(start) = &attempt.start {
@@ -87,7 +89,7 @@ impl Spans {
             let mut sent = self.span(trace, own.span, trace.span);
             sent.span_kind = SpanKind::Client;
             sent.name.clone_from(&name);
-            let (end, lost) = match &attempt.lost {
+            let (end, lost) = match attempt.lost.as_deref() {
                 Some((at, failure)) => (*at, Some(failure.fact.category().word())),
                 None => (record.ended, None),
             };

@@ -55,9 +55,16 @@ impl Router {
         recorded.unwrap_or_else(|_| Err("its disk does not answer".to_owned())).map_err(Unrecorded)
     }
 
-    /// Keeps a call until it is recorded. Gives it back where none has to be.
-    pub(super) fn recorded_first(&self, mut pending: Pending, now: Moment) -> Option<Pending> {
-        let Some(audit) = self.recording.audit.get() else { return Some(pending) };
+    /// Passes a call on, where it has to be recorded only after that.
+    pub(super) fn admit(&self, pending: Pending, now: Moment) {
+        match self.recording.audit.get() {
+            Some(audit) => self.record_and_wait(audit, pending, now),
+            None => self.enter(pending, now),
+        }
+    }
+
+    /// Keeps a call until it is recorded.
+    fn record_and_wait(&self, audit: &Audit, mut pending: Pending, now: Moment) {
         let ticket = {
             let mut state = self.lock();
             state.next_key += 1;
@@ -68,7 +75,6 @@ impl Router {
         audit.begin(&pending.record, pending.request.body(), ticket);
         // Its outcome is looked for under this lock.
         waiting.insert(ticket, (pending, now));
-        None
     }
 
     fn recorded(&self, ticket: u64, outcome: Result<(), Arc<str>>) {

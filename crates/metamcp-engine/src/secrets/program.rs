@@ -3,6 +3,8 @@
 
 #[cfg(windows)]
 mod credential_manager;
+#[cfg(unix)]
+mod keychain;
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -34,13 +36,7 @@ pub async fn keep(
     patience: Duration,
 ) -> Result<(), String> {
     if cfg!(target_os = "macos") {
-        // Its shell parses a line of words, quoted if they contain spaces.
-        let quoted = |word: &str| word.replace(['"', '\\', '\n'], "_");
-        let line = format!(
-            "add-generic-password -U -s \"{}\" -a \"{}\" -w \"{secret}\"\n",
-            quoted(service),
-            quoted(account)
-        );
+        let line = keychain::line(service, account, secret)?;
         return printed(&["security", "-i"], Some(&line), patience).await.map(drop);
     }
     let label = format!("--label={service}");

@@ -130,6 +130,7 @@ impl Installed {
 }
 
 /// The Python that has the parser of Prometheus and the messages of OTLP. These tests need nothing else that is installed.
+#[cfg(feature = "otlp")]
 pub(crate) fn observability() -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("real");
     let folder = folder.join("python-observability");

@@ -30,6 +30,7 @@ mod installed;
 mod login;
 mod model;
 mod npm_search;
+#[cfg(feature = "otlp")]
 mod observability;
 mod page;
 mod peer;

@@ -95,12 +95,19 @@ fn receive(stream: &StdStream) -> io::Result<Listener> {
     let mut byte = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut attached = RecvAncillaryBuffer::new(&mut space);
-    recvmsg(stream, &mut [IoSliceMut::new(&mut byte)], &mut attached, RecvFlags::CMSG_CLOEXEC)?;
+    #[cfg(target_os = "linux")]
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    #[cfg(not(target_os = "linux"))]
+    let flags = RecvFlags::empty();
+    recvmsg(stream, &mut [IoSliceMut::new(&mut byte)], &mut attached, flags)?;
     let socket = attached.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
         _ => None,
     });
     let socket = socket.ok_or_else(|| io::Error::other("no socket came"))?;
+    // Set on arrival where the system can.
+    #[cfg(not(target_os = "linux"))]
+    nix::fcntl::fcntl(&socket, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
     let line = read_line(stream)?;
     let hello = Hello::parse(&line).map_err(io::Error::other)?;
     let Hello { folder, flags, .. } = hello;

@@ -1,0 +1,31 @@
+/* console FILE PROGRAM [ARGUMENT]...: starts a program in a group of its own on this console, waits for the file, sends the
+ * group a Ctrl-Break, and ends as the program ends. */
+#include <windows.h>
+#include <stdio.h>
+#include <wchar.h>
+
+int wmain(int count, wchar_t **words) {
+    static wchar_t line[32768];
+    STARTUPINFOW start = { .cb = sizeof start, .dwFlags = STARTF_USESTDHANDLES };
+    PROCESS_INFORMATION program;
+    DWORD code = 0;
+    if (count < 3) return 64;
+    if (!GetConsoleWindow()) AllocConsole();
+    start.hStdInput = GetStdHandle(STD_INPUT_HANDLE);
+    start.hStdOutput = GetStdHandle(STD_OUTPUT_HANDLE);
+    start.hStdError = GetStdHandle(STD_ERROR_HANDLE);
+    for (int at = 2; at < count; at++) {
+        wcscat(line, at > 2 ? L" \"" : L"\"");
+        wcscat(line, words[at]);
+        wcscat(line, L"\"");
+    }
+    if (!CreateProcessW(NULL, line, NULL, NULL, TRUE, CREATE_NEW_PROCESS_GROUP, NULL, NULL, &start, &program)) return 65;
+    CloseHandle(start.hStdInput);
+    while (GetFileAttributesW(words[1]) == INVALID_FILE_ATTRIBUTES) {
+        if (WaitForSingleObject(program.hProcess, 20) == WAIT_OBJECT_0) return 66;
+    }
+    if (!GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, program.dwProcessId)) return 67;
+    WaitForSingleObject(program.hProcess, INFINITE);
+    GetExitCodeProcess(program.hProcess, &code);
+    return (int)code;
+}
