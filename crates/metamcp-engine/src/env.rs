@@ -25,7 +25,7 @@ pub(crate) fn is_set(name: &str) -> bool {
 /// The user's home, which need not be UTF-8.
 #[expect(clippy::disallowed_methods, reason = "this is the cure")]
 pub(crate) fn home() -> Option<PathBuf> {
-    std::env::var_os("HOME").map(PathBuf::from)
+    std::env::var_os(if cfg!(windows) { "USERPROFILE" } else { "HOME" }).map(PathBuf::from)
 }
 
 /// Our own program, links followed. On Linux also after it was replaced on disk, as an upgrade does while a daemon runs.
@@ -78,7 +78,7 @@ impl Variables {
     pub fn get(&self, name: &str) -> Option<String> {
         let value = match &self.all {
             None => var(name),
-            Some(all) => all.get(name).cloned(),
+            Some(all) => found(all, name).cloned(),
         };
         if let Some(asked) = &self.asked {
             asked.lock().insert(name.to_owned(), value.clone());
@@ -110,6 +110,14 @@ impl Variables {
         let mut found = std::env::split_paths(&path).map(|folder| folder.join(written));
         found.find(|file| file.is_file()).unwrap_or_else(|| written.to_owned())
     }
+}
+
+/// A variable among others. Windows takes names that differ in case for one: what is asked for as `PATH` is `Path` there.
+pub fn found<'a>(all: &'a BTreeMap<String, String>, name: &str) -> Option<&'a String> {
+    let same = |(one, _): &(&String, &String)| one.eq_ignore_ascii_case(name);
+    all.get(name).or_else(|| {
+        if cfg!(windows) { all.iter().find(same).map(|(_, value)| value) } else { None }
+    })
 }
 
 /// Where and for whom servers are started: the client's folder and variables.

@@ -2,7 +2,6 @@
 
 mod args;
 mod commands;
-#[cfg(unix)]
 mod connector;
 mod console;
 mod env;
@@ -93,7 +92,6 @@ fn main() -> ExitCode {
         return completed(&shell, arguments, first);
     }
     // Before everything that takes time or memory: most processes of this program only pass bytes on to the daemon.
-    #[cfg(unix)]
     if let Some(code) = connector::run() {
         return code;
     }

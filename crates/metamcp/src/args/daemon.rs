@@ -117,6 +117,11 @@ pub(crate) struct DaemonRunArgs {
     /// The socket of a daemon that drains, whose listeners are taken over
     #[arg(long, value_name = "SOCKET")]
     pub(crate) take_over: Option<PathBuf>,
+
+    /// Start it without the console of this process, and end
+    #[cfg(windows)]
+    #[arg(long)]
+    pub(crate) apart: bool,
 }
 
 /// Arguments of `metamcp daemon stop` and `restart`.

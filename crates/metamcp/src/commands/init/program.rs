@@ -54,7 +54,9 @@ pub(crate) fn doubt(program: &Path) -> Option<String> {
         .windows(2)
         .any(|two| two[0] == "target" && ["debug", "release"].contains(&two[1].as_str()));
     let is_cache = parts.iter().any(|part| part == "_npx" || part == "_cacache")
-        || parts.windows(2).any(|two| two[0] == ".cache" && two[1] == "uv");
+        || parts.windows(2).any(|two| {
+            [[".cache", "uv"], ["uv", "cache"]].contains(&[two[0].as_str(), two[1].as_str()])
+        });
     let where_to = if is_build {
         "a build folder"
     } else if is_cache {
