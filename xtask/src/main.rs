@@ -22,6 +22,7 @@ mod times;
 mod tokens;
 mod tools;
 mod train;
+mod windows;
 mod workflows;
 mod workspace;
 
@@ -44,8 +45,8 @@ struct Task {
 const TASKS: &[Task] = &[
     Task {
         name: "test",
-        options: "[--quick] [--only STEP]...",
-        about: "everything CI runs: real servers installed, format, lints, tidy, workflows, all tests, simulation, dependencies, the oldest compiler",
+        options: "[--quick] [--only STEP]... | --windows [--kills N] [NAME]...",
+        about: "everything CI runs: real servers installed, format, lints, tidy, workflows, all tests, simulation, dependencies, the oldest compiler; with --windows, the tests of the Windows build under Wine",
         run: suite::run,
     },
     Task {

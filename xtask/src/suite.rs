@@ -1,6 +1,6 @@
 //! Everything CI runs, as named and timed steps; the same command for people and machines.
 //! Owns: the order of the steps and the summary.      Never: stops at the first failure.
-//! In: `--quick`, `--only STEP`.  Out: progress on stderr, the summary on stdout.
+//! In: `--quick`, `--only STEP`; `--windows` is a run of its own.  Out: progress on stderr, the summary on stdout.
 //! Tests: below.
 
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use crate::run::{self, CapturedOutput};
 use crate::times::{self, Row};
 use crate::workspace::{FEATURES, Workspace};
-use crate::{deny, oldest, real, tidy, workflows};
+use crate::{deny, oldest, real, tidy, windows, workflows};
 
 /// Time budget of a full run on two otherwise idle cores, from an empty build folder. Exceeding it is reported, not an
 /// error.
@@ -109,6 +109,11 @@ struct StepResult {
 }
 
 pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
+    if let Some((first, rest)) = options.split_first()
+        && first == "--windows"
+    {
+        return windows::run(workspace, rest);
+    }
     let (extent, steps) = chosen(options)?;
     let began = Instant::now();
     let mut outcomes = Vec::new();

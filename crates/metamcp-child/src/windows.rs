@@ -58,7 +58,7 @@ impl Spawner {
         Ok(Spawner { containment })
     }
 
-    /// Starts a child.
+    /// Starts a child. Dropping the future ends what was started.
     pub async fn spawn(&self, spec: Spec) -> Result<Child, SpawnError> {
         if self.containment == Containment::Namespace {
             let source = io::Error::from(io::ErrorKind::Unsupported);
@@ -67,10 +67,12 @@ impl Spawner {
         if spec.sandbox_policy.is_some() {
             return Err(SpawnError::Sandbox { source: io::ErrorKind::Unsupported.into() });
         }
-        // Looking a program up reads folders, which may be on a slow share.
-        let launched = tokio::task::spawn_blocking(move || launch::look_up(spec)).await;
-        let line = launched.map_err(|_| SpawnError::Lost)??;
-        let Launched { stdin, stdout, stderr, running, job, pid } = launch::start(line)?;
+        // Looking a program up reads folders, which may be on a slow share, and starting it takes a look at every thread
+        // of the system.
+        let launched = move || launch::start(launch::look_up(spec)?);
+        let launched = tokio::task::spawn_blocking(launched).await;
+        let Launched { stdin, stdout, stderr, running, job, pid } =
+            launched.map_err(|_| SpawnError::Lost)??;
         let inner = Arc::new(Inner {
             pid,
             job: Arc::clone(&job),

@@ -50,7 +50,7 @@ async fn lines(child: &mut Child, last: &str) -> Vec<String> {
     loop {
         let mut line = String::new();
         assert_ne!(reader.read_line(&mut line).await.expect("text"), 0, "it ended after {all:?}");
-        let line = line.trim_end().to_owned();
+        let line = line.trim_end_matches(['\r', '\n']).to_owned();
         let is_last = line.starts_with(last);
         all.push(line);
         if is_last {

@@ -36,10 +36,11 @@ fn servers_are_listed_and_their_tools_called() {
     let user = user();
     let listed: Value = serde_json::from_str(&user.told(&["list", "--json"])).unwrap();
     assert_eq!(listed["servers"].as_array().unwrap().len(), 2, "{listed}");
-    let told = user.told(&["call", "text", "count", "text=eins zwei drei"]);
+    let told = user.told(&["call", "text/count_words", "text=eins zwei drei"]);
     assert!(told.contains('3'), "{told}");
-    user.told(&["call", "notes", "add_note", "text=Grüße, 日本語 & 100%"]);
-    let told = user.told(&["call", "notes", "search_notes", "query=Grüße"]);
+    user.told(&["call", "notes/add_note", "title=Eins", "text=Grüße, 日本語 & 100%"]);
+    user.told(&["call", "notes/search_notes", "words=Grüße"]);
+    let told = user.told(&["call", "notes/read_note", "id:=1"]);
     assert!(told.contains("日本語 & 100%"), "{told}");
 }
 
@@ -55,9 +56,9 @@ fn a_client_calls_both_servers_and_the_gateway_ends_with_its_input() {
     let user = user();
     let mut client = user.client();
     assert_eq!(client.initialize()["result"]["serverInfo"]["name"], "metamcp");
-    let counted = client.call("text", "count", &json!({ "text": "a b" }));
+    let counted = client.call("text", "count_words", &json!({ "text": "a b" }));
     assert!(counted.contains('2'), "{counted}");
-    client.call("notes", "add_note", &json!({ "text": "one" }));
+    client.call("notes", "add_note", &json!({ "title": "a", "text": "one" }));
     client.close();
     assert_eq!(client.exit_code(), Some(0));
 }

@@ -10,7 +10,6 @@ int wmain(int count, wchar_t **words) {
     PROCESS_INFORMATION program;
     DWORD code = 0;
     if (count < 3) return 64;
-    if (!GetConsoleWindow()) AllocConsole();
     start.hStdInput = GetStdHandle(STD_INPUT_HANDLE);
     start.hStdOutput = GetStdHandle(STD_OUTPUT_HANDLE);
     start.hStdError = GetStdHandle(STD_ERROR_HANDLE);

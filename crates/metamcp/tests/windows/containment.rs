@@ -15,7 +15,7 @@ const KILLS: usize = 20;
 /// The misbehaving servers: beside the program, where the test command built both.
 fn hostile() -> PathBuf {
     let beside = program().with_file_name("child-host.exe");
-    let found = said("METAMCP_TEST_HOSTILE").unwrap_or(beside);
+    let found = said("TEST_HOSTILE").unwrap_or(beside);
     assert!(found.is_file(), "build it first: cargo build -p metamcp-child --bin child-host");
     found
 }
@@ -49,7 +49,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 #[test]
 fn nothing_survives_a_hard_kill() {
-    let kills = said("METAMCP_TEST_KILLS").map_or(KILLS, |kills| {
+    let kills = said("TEST_KILLS").map_or(KILLS, |kills| {
         kills.to_str().and_then(|kills| kills.parse().ok()).expect("a number")
     });
     let hostile = hostile();

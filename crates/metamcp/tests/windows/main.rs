@@ -1,8 +1,8 @@
 //! The program on Windows, as a person and a client use it: on that system, or under Wine by `cargo xtask test --windows`.
 //!
-//! What needs other programs finds them by variables, which that command sets: `METAMCP_TEST_NODE` is a folder with
-//! `node.exe`, `METAMCP_TEST_HOSTILE` the program of the child tests, `METAMCP_TEST_CONSOLE` sends console events,
-//! `METAMCP_TEST_KILLS` is how often the gateway is killed.
+//! What needs other programs finds them by variables, which that command sets: `TEST_NODE` is a folder with
+//! `node.exe`, `TEST_HOSTILE` the program of the child tests, `TEST_CONSOLE` sends console events,
+//! `TEST_KILLS` is how often the gateway is killed.
 
 #![cfg(windows)]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in what it calls as well")]

@@ -67,7 +67,7 @@ const COMMAND: &str = "@ECHO off\r\nGOTO start\r\n:find_dp0\r\nSET dp0=%~dp0\r\n
 
 /// Whether a node for Windows is there; where the test command could not get one, it says so itself.
 fn node() -> Option<std::path::PathBuf> {
-    said("METAMCP_TEST_NODE")
+    said("TEST_NODE")
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn npx_runs_an_installed_package_without_itself_in_between() {
 
 #[test]
 fn a_python_server_answers_by_its_interpreter_and_as_a_script() {
-    let Some(python) = said("METAMCP_TEST_PYTHON") else { return };
+    let Some(python) = said("TEST_PYTHON") else { return };
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("small server.py");
     fs::write(&script, PYTHON_SERVER).unwrap();
