@@ -1,5 +1,7 @@
-//! Secrets from programs: the output of a command, and the system keyring by its command-line tool; on Windows the
-//! Credential Manager itself, since its tool does not give a secret back.
+//! Secrets from programs: the output of a command, and the system keyring.
+//! Owns: how a keyring is asked: by its command-line tool, on Windows itself, since its tool gives no secret back.      Never: passes a secret as an argument, shows what a program says.
+//! In: words, or service and account, and patience.  Out: a secret, or why there is none.
+//! Tests: `secrets.rs`, and on Windows in `credential_manager.rs`.
 
 #[cfg(windows)]
 mod credential_manager;
