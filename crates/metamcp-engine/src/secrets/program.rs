@@ -1,7 +1,7 @@
-//! Secrets from programs: the output of a command, and the system keyring by its command-line tool; on Windows the Credential Manager itself, since its tool gives no secret back.
-//! Owns: how each system's tool is asked.      Never: puts a secret on a command line, shows what a tool says.
-//! In: a command, or service and account.  Out: a secret, or why there is none.
-//! Tests: `secrets.rs`; `keychain.rs` for the line that macOS reads.
+//! Secrets from programs: the output of a command, and the system keyring.
+//! Owns: how a keyring is asked: by its command-line tool, on Windows itself, since its tool gives no secret back.      Never: passes a secret as an argument, shows what a program says.
+//! In: words, or service and account, and patience.  Out: a secret, or why there is none.
+//! Tests: `secrets.rs`, and on Windows in `credential_manager.rs`.
 
 #[cfg(windows)]
 mod credential_manager;

@@ -1,5 +1,7 @@
-//! HTTP listeners of the daemon: each lives as long as the connection that asked for it, and moves to a newer daemon
-//! with its queue of clients (on Windows without it: the newer daemon listens at the same address anew).
+//! HTTP listeners of the daemon: each lives as long as the connection that asked for it, and moves to a newer daemon.
+//! Owns: listeners, and how they move: sockets with their queues, or on Windows addresses.      Never: knows what a request says.
+//! In: a connection that asks for one, a daemon that takes over.  Out: requests to `serve/http`.
+//! Tests: `metamcp/tests/daemon/listening.rs`.
 
 #[cfg_attr(unix, path = "listening/sockets.rs")]
 #[cfg_attr(windows, path = "listening/addresses.rs")]
