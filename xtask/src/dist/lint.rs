@@ -44,7 +44,7 @@ struct Linters {
 /// Linters that are packages of Debian.
 const DEBIAN: &[&str] = &["dash", "lintian", "nix-bin", "rubocop"];
 /// The release they are taken from, and where `dist/` appears there.
-const SUITE: &str = "sid";
+const SUITE: &str = "trixie";
 const INSIDE: &str = "mnt";
 
 impl Linters {
