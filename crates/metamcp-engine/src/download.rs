@@ -18,7 +18,7 @@ use crate::web::{
 const MAX_REDIRECTS: usize = 5;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Enough for 40 MB over a slow line.
-const TIMEOUT: Duration = Duration::from_secs(900);
+const TIMEOUT: Duration = Duration::from_mins(15);
 
 /// Why a file could not be had.
 #[derive(Debug, thiserror::Error)]

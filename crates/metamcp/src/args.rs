@@ -631,7 +631,7 @@ pub(crate) struct UpgradeArgs {
     /// Go back to the version before the last upgrade
     #[arg(long)]
     pub(crate) undo: bool,
-    /// Where the files of the release are, if not on its usual page; https only [env: METAMCP_BASE_URL]
+    /// Where the files of the release are, if not on its usual page; https only [env: `METAMCP_BASE_URL`]
     #[arg(long, value_name = "URL", conflicts_with = "undo")]
     pub(crate) base_url: Option<String>,
     /// Print JSON

@@ -44,7 +44,7 @@ struct Linters {
 /// Linters that are packages of Debian.
 const DEBIAN: &[&str] = &["dash", "lintian", "nix-bin", "rubocop"];
 /// The release they are taken from, and where `dist/` appears there.
-const SUITE: &str = "sid";
+const SUITE: &str = "trixie";
 const INSIDE: &str = "mnt";
 
 impl Linters {
@@ -237,7 +237,7 @@ fn formula(linters: &Linters, dist: &Path) -> Result<Outcome> {
         return Ok(Outcome::Instead("not made: archives for it are missing".to_owned()));
     }
     // What Homebrew's own style asks for differs from that of other Ruby in these.
-    let off = "Style/FrozenStringLiteralComment,Style/Documentation,Style/StringLiterals,Layout/LineLength";
+    let off = "Style/FrozenStringLiteralComment,Style/Documentation,Style/StringLiterals,Layout/LineLength,Layout/SpaceAroundOperators";
     let words = ["rubocop", "--cache", "false", "--only-recognized-file-types", "--except", off];
     let words = [&words[..], &["homebrew/metamcp.rb"]].concat();
     match linters.debian(dist, &words)? {

@@ -23,6 +23,9 @@ pub(super) const TEMPLATES: &[(&str, &str)] = &[
     ("docker/compose.yaml", "docker/compose.yaml"),
 ];
 
+/// A finished file: its name and text.
+pub(super) type Filled = (&'static str, String);
+
 /// The values of placeholders: those of the release, and a checksum for each archive, by its label.
 pub(super) fn values(
     contents: &Contents,
@@ -64,7 +67,7 @@ pub(super) fn filled(text: &str, values: &BTreeMap<String, String>) -> Result<St
 pub(super) fn all(
     templates: &Path,
     values: &BTreeMap<String, String>,
-) -> Result<(Vec<(&'static str, String)>, Vec<String>)> {
+) -> Result<(Vec<Filled>, Vec<String>)> {
     let (mut made, mut missing) = (Vec::new(), Vec::new());
     for (template, name) in TEMPLATES {
         let text = fs::read_to_string(templates.join(template))
@@ -91,7 +94,8 @@ mod tests {
 
     #[test]
     fn every_template_is_in_the_tree_and_needs_only_what_a_release_has() {
-        let labels = super::super::targets::TARGETS.iter().map(|target| target.label());
+        let labels =
+            super::super::targets::TARGETS.iter().map(super::super::targets::Target::label);
         let mut values: BTreeMap<String, String> = ["version", "repository", "download"]
             .map(|name| (name.to_owned(), "x".to_owned()))
             .into();

@@ -169,7 +169,7 @@ fn dos(epoch: u64) -> (u16, u16) {
     }
     let seconds = epoch % 86_400;
     let date = ((year - 1980) << 9) | (month << 5) | day;
-    let time = (seconds / 3600) << 11 | (seconds / 60 % 60) << 5 | (seconds % 60) / 2;
+    let time = ((seconds / 3600) << 11) | ((seconds / 60 % 60) << 5) | ((seconds % 60) / 2);
     (date as u16, time as u16)
 }
 

@@ -1,4 +1,4 @@
-//! The list of what is in a program (SBOM, in the form CycloneDX), from the list that `cargo auditable` put into it.
+//! The list of what is in a program (SBOM, in the form `CycloneDX`), from the list that `cargo auditable` put into it.
 //! Licences and checksums come from cargo.
 
 use std::collections::{BTreeMap, BTreeSet};

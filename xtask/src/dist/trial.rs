@@ -182,8 +182,9 @@ fn used(ground: &Ground, name: String, installed: &Installed) -> Result<Row> {
             (installed.home.join("trial.json"), server.display().to_string())
         }
     };
-    let mut note = "demo, model, a call to server-everything".to_owned();
-    if installed.by != "docker" {
+    let note = if installed.by == "docker" {
+        "demo, model, health check; no Node in it for a server"
+    } else {
         let servers =
             json!({ "mcpServers": { "everything": { "command": "node", "args": [server] } } });
         fs::create_dir_all(config.parent().unwrap_or(&config))?;
@@ -202,9 +203,9 @@ fn used(ground: &Ground, name: String, installed: &Installed) -> Result<Row> {
         if !answer.contains("hello from a package") {
             bail!("{name}: the server answered {answer}");
         }
-    } else {
-        note = "demo, model; no Node in it for a server".to_owned();
-    }
+        "demo, model, a call to server-everything"
+    };
+    let note = note.to_owned();
     let starts = starts(&mut Command::new(&ground.bare), &mut installed.command())?;
     Ok(Row { name, size: installed.size, starts, note })
 }

@@ -36,7 +36,7 @@ const MAX_SUMS: usize = 1024 * 1024;
 const MAX_ARCHIVE: usize = 256 * 1024 * 1024;
 /// How long a program may take to say its version, and GitHub's program to verify.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(20);
-const ATTESTATION_TIMEOUT: Duration = Duration::from_secs(60);
+const ATTESTATION_TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(crate) fn run(args: &UpgradeArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let method = InstallMethod::here();

@@ -167,11 +167,14 @@ pub(crate) fn with_packages(
     if root.exists() {
         fs::remove_dir_all(&root)?;
     }
-    fs::create_dir_all(&root)?;
-    let mut make = Command::new("debootstrap");
-    make.args(["--variant=minbase", suite]).arg(&root);
-    run::quiet(&mut make).with_context(|| format!("debootstrap cannot make {suite}"))?;
-    if !packages.is_empty() {
+    if packages.is_empty() {
+        fs::create_dir_all(&root)?;
+        let mut make = Command::new("debootstrap");
+        make.args(["--variant=minbase", suite]).arg(&root);
+        run::quiet(&mut make).with_context(|| format!("debootstrap cannot make {suite}"))?;
+    } else {
+        let base = with_packages(cache, suite, suite, &[])?;
+        run::quiet(Command::new("cp").arg("--archive").arg(&base).arg(&root))?;
         let resolver = Path::new("/etc/resolv.conf");
         if resolver.exists() {
             fs::copy(resolver, root.join("etc/resolv.conf"))?;
