@@ -1,4 +1,5 @@
-//! Builds for other systems: `cargo xtask cross [TARGET]... [--profile PROFILE] [--plain]`.
+//! Builds for other systems: `cargo xtask cross [TARGET]... [--profile PROFILE] [--plain]`; `--test [FILTER]` runs the tests
+//! of this machine against the static build.
 //! Owns: the targets, and how cargo is called for each.      Never: packs what it built.
 //! In: the tree; a root folder with the compilers (`cross/root.rs`).  Out: `target/cross/TRIPLE/PROFILE`.
 //! Tests: below; `cargo xtask dist` and `cargo xtask test --windows` use what it builds.
@@ -6,6 +7,7 @@
 //! Rustup's prebuilt standard libraries are not needed: the root folder has the library's source, and cargo builds it with
 //! everything else. The tree is always at `/src` there, so that the same commit gives the same bytes from any folder.
 
+mod as_built;
 mod root;
 
 use std::fs;
@@ -25,9 +27,14 @@ pub(crate) use root::Root;
 pub(crate) const TREE: &str = "/src";
 /// Where cargo builds inside the root folder; outside it is `target/cross`.
 pub(crate) const BUILT: &str = "/built";
+/// The home inside the root folder, with cargo's registry.
+const HOME: &str = "/root";
 
 /// What packages contain: everything that is optional in the binary.
-const FEATURES: &str = "otlp,hardened";
+pub(crate) const FEATURES: &str = "otlp,hardened";
+
+/// The real servers are not what the static build is about, and take half an hour.
+const ALL_TESTS: &str = "not binary(real)";
 
 /// A system that metamcp is built for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,8 +84,12 @@ impl Target {
             // Paths of the root folder say nothing to who reads a backtrace.
             flags.extend([
                 format!("--remap-path-prefix={TREE}=."),
-                "--remap-path-prefix=/root/.cargo/registry/src=crates".to_owned(),
+                format!("--remap-path-prefix={HOME}/.cargo/registry/src=crates"),
             ]);
+        }
+        if self.triple.ends_with("-apple-darwin") {
+            // The oldest that Rust supports on these processors; zig would ask for a newer one.
+            variables.push(("MACOSX_DEPLOYMENT_TARGET".to_owned(), "11.0".to_owned()));
         }
         if self.linker == Linker::Mingw {
             let (compiler, triple) = ("x86_64-w64-mingw32-gcc", self.triple.replace('-', "_"));
@@ -116,15 +127,14 @@ pub(crate) fn cargo(
     variables.push(("RUSTC_BOOTSTRAP".to_owned(), "1".to_owned())); // for `-Zbuild-std`
     variables.push(("CARGO_TARGET_DIR".to_owned(), BUILT.to_owned()));
     variables.push(("SOURCE_DATE_EPOCH".to_owned(), commit_time(workspace)?));
-    let mut words = vec!["cargo"];
-    if is_for_packages(profile) {
-        words.push("auditable");
+    let mut words = match (target.linker, verb) {
+        (Linker::Zig, "build") => vec!["cargo", "zigbuild"],
+        (Linker::Zig, verb) => vec!["cargo-zigbuild", verb],
+        (Linker::Mingw, verb) => vec!["cargo", verb],
+    };
+    if is_for_packages(profile) && words[0] == "cargo" {
+        words.insert(1, "auditable");
     }
-    // The same words for each verb, but zig's way to build has its own.
-    words.push(match (target.linker, verb) {
-        (Linker::Zig, "build") => "zigbuild",
-        _ => verb,
-    });
     words.extend(["-Zbuild-std", "--locked", "--target", target.triple, "--profile", profile]);
     root.command(workspace, &variables, &words)
 }
@@ -171,6 +181,9 @@ pub(crate) fn commit_time(workspace: &Workspace) -> Result<String> {
 pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     let order = Order::read(options)?;
     let root = Root::ready(workspace)?;
+    if let Some(filter) = &order.test {
+        return as_built::test(&root, workspace, &order.profile, filter);
+    }
     for target in order.targets {
         let built = metamcp(&root, workspace, target, &order.profile, order.features)?;
         let bytes = fs::read(&built).with_context(|| built.display().to_string())?;
@@ -185,19 +198,33 @@ struct Order {
     targets: Vec<Target>,
     profile: String,
     features: &'static str,
+    /// Which tests to run against the static build, if any.
+    test: Option<String>,
 }
 
 impl Order {
     fn read(options: &[String]) -> Result<Order> {
-        let mut order =
-            Order { targets: Vec::new(), profile: "dist".to_owned(), features: FEATURES };
-        let mut options = options.iter();
+        let mut order = Order {
+            targets: Vec::new(),
+            profile: "dist".to_owned(),
+            features: FEATURES,
+            test: None,
+        };
+        let mut options = options.iter().peekable();
         while let Some(option) = options.next() {
             match option.as_str() {
-                "--profile" => order.profile = options.next().context("--profile WHICH")?.clone(),
+                "--profile" => {
+                    order.profile.clone_from(options.next().context("--profile WHICH")?);
+                }
                 "--plain" => order.features = "",
+                "--test" => {
+                    let filter = options.next_if(|next| !next.starts_with("--"));
+                    order.test = Some(filter.map_or(ALL_TESTS, String::as_str).to_owned());
+                }
                 option if option.starts_with('-') => {
-                    bail!("cross takes TARGET..., --profile PROFILE and --plain, not {option}")
+                    bail!(
+                        "cross takes TARGET..., --profile PROFILE, --plain and --test [FILTER], not {option}"
+                    )
                 }
                 triple => order.targets.push(Target::named(triple)?),
             }
@@ -222,6 +249,9 @@ mod tests {
         assert_eq!(order(&[]).unwrap().targets, TARGETS);
         let one = order(&["--plain", "aarch64-apple-darwin", "--profile", "dev"]).unwrap();
         assert_eq!((one.targets.len(), one.profile.as_str(), one.features), (1, "dev", ""));
+        assert_eq!(order(&["--test"]).unwrap().test.as_deref(), Some(ALL_TESTS));
+        let some = order(&["--test", "binary(demo)", "--profile", "dev"]).unwrap();
+        assert_eq!((some.test.as_deref(), some.profile.as_str()), (Some("binary(demo)"), "dev"));
         let unknown = order(&["sparc"]).unwrap_err().to_string();
         assert!(unknown.contains("x86_64-pc-windows-gnu"), "{unknown}");
         assert!(order(&["--profile"]).is_err() && order(&["--what"]).is_err());

@@ -7,9 +7,11 @@ mod codegen;
 mod coverage;
 mod cross;
 mod deny;
+mod dist;
 mod eval;
 mod fuzz;
 mod hardened;
+mod notes;
 mod oldest;
 mod pictures;
 mod real;
@@ -21,6 +23,7 @@ mod tokens;
 mod tools;
 mod train;
 mod windows;
+mod workflows;
 mod workspace;
 
 use std::io::{self, Write};
@@ -43,7 +46,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "test",
         options: "[--quick] [--only STEP]... | --windows [--kills N] [NAME]...",
-        about: "everything CI runs: real servers installed, format, lints, tidy, all tests, simulation, dependencies, the oldest compiler; with --windows, the tests of the Windows build under Wine",
+        about: "everything CI runs: real servers installed, format, lints, tidy, workflows, all tests, simulation, dependencies, the oldest compiler; with --windows, the tests of the Windows build under Wine",
         run: suite::run,
     },
     Task {
@@ -101,9 +104,21 @@ const TASKS: &[Task] = &[
         run: hardened::run,
     },
     Task {
+        name: "notes",
+        options: "TAG [--repository ADDRESS]",
+        about: "what CHANGELOG.md says of the version of a tag; fails unless that is the version of this tree",
+        run: notes::run,
+    },
+    Task {
+        name: "dist",
+        options: "[--target T]... [--binaries FOLDER] [--twice] [--test [--only TRIAL]...]",
+        about: "everything that is released: archives, packages of npm, PyPI and Debian, an image, manifests, install scripts; with --twice compares two runs, with --test installs each and uses it",
+        run: dist::run,
+    },
+    Task {
         name: "cross",
-        options: "[TARGET]... [--profile PROFILE] [--plain]",
-        about: "the binary with all features for Linux (static), Windows and macOS, in a root folder of its own with the compilers; as root",
+        options: "[TARGET]... [--profile PROFILE] [--plain] | --test [FILTER]",
+        about: "the binary with all features for Linux (static), Windows and macOS, in a root folder of its own with the compilers, as root; with --test, the tests of this machine against the static build",
         run: cross::run,
     },
     Task {

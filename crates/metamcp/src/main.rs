@@ -2,12 +2,12 @@
 
 mod args;
 mod commands;
-#[cfg(unix)]
 mod connector;
 mod console;
 mod env;
 mod example;
 mod exit;
+mod install_method;
 mod isolation;
 mod local_time;
 mod progress;
@@ -92,7 +92,6 @@ fn main() -> ExitCode {
         return completed(&shell, arguments, first);
     }
     // Before everything that takes time or memory: most processes of this program only pass bytes on to the daemon.
-    #[cfg(unix)]
     if let Some(code) = connector::run() {
         return code;
     }
@@ -346,8 +345,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
             commands::edit::run(load(config_request.flags)?, &given, &arguments, &mut out)
         }
         Command::Config(ConfigCommand::Docs(arguments)) => commands::config::docs(&arguments),
+        Command::Config(ConfigCommand::Man(arguments)) => commands::config::man(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments, &mut out),
         Command::Version(arguments) => commands::version::run(&arguments, &mut out),
+        Command::Upgrade(arguments) => commands::upgrade::run(&arguments, &mut out),
     }
 }
 

@@ -11,6 +11,9 @@
 
 use std::fmt;
 
+/// As chrono calls it.
+pub use self::timezone as get_timezone;
+
 /// Why there is no answer.
 #[derive(Debug)]
 pub enum GetTimezoneError {
@@ -26,6 +29,6 @@ impl fmt::Display for GetTimezoneError {
 impl std::error::Error for GetTimezoneError {}
 
 /// The name of the local time zone, which is not looked up.
-pub fn get_timezone() -> Result<String, GetTimezoneError> {
+pub fn timezone() -> Result<String, GetTimezoneError> {
     Err(GetTimezoneError::OsError)
 }

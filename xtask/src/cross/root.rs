@@ -1,5 +1,5 @@
 //! The root folder with the compilers for other systems: Debian's newest suite, made once and kept.
-//! Owns: `target/cross-root`, or the folder that METAMCP_CROSS_ROOT names.      Never: leaves anything mounted.
+//! Owns: `target/cross-root`, or the folder that `METAMCP_CROSS_ROOT` names.      Never: leaves anything mounted.
 //! In: Debian's archive and PyPI.  Out: commands that run inside.
 //! Tests: below; every build for another system uses it.
 //!
@@ -13,7 +13,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::TREE;
+use super::{HOME, TREE};
 use crate::run;
 use crate::workspace::Workspace;
 
@@ -112,7 +112,7 @@ impl Root {
             .args(["sh", "-c", ENTER, "cross"])
             .args([&self.folder, &workspace.root, &built])
             .args(["env", "--ignore-environment", &format!("--chdir={TREE}")])
-            .args(["HOME=/root", "LANG=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"])
+            .args([&format!("HOME={HOME}"), "LANG=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"])
             .arg(format!("PATH=/{ZIG}/bin:/usr/sbin:/usr/bin:/sbin:/bin"));
         for (name, value) in std::env::vars() {
             if is_for_the_network(&name) {

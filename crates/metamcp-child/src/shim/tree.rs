@@ -30,7 +30,6 @@ impl Tree {
         Tree
     }
 
-    #[expect(clippy::unused_self, reason = "as where there is something to follow")]
     pub(super) fn follow(&mut self, _ends: &ChildEnds) {}
 
     /// When to follow again without an event.

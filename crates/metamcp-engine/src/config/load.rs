@@ -281,25 +281,29 @@ impl FileRead {
     }
 
     /// Warns of secrets in the user's own file that other users can read.
-    #[cfg(unix)]
     fn exposed_secrets(&self) -> Option<Remark> {
-        use std::os::unix::fs::PermissionsExt;
-        const READABLE_BY_OTHERS: u32 = 0o044;
-        let mode = fs::metadata(&self.path).ok()?.permissions().mode();
         let mut secrets = self.config.servers.iter().flat_map(ServerConfig::secrets);
         let is_written =
             secrets.any(|secret| secret.is_sensitive() && self.text.contains(secret.expose()));
-        (mode & READABLE_BY_OTHERS != 0 && is_written).then(|| {
+        (is_written && is_readable_by_others(&self.path)).then(|| {
             let hint = format!("chmod 600 {}", self.path.display());
             let message = "contains secrets and can be read by other users".to_owned();
             self.remark(Severity::Warning, message, Some(hint))
         })
     }
+}
 
-    #[cfg(not(unix))]
-    fn exposed_secrets(&self) -> Option<Remark> {
-        None
-    }
+#[cfg(unix)]
+fn is_readable_by_others(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    const READABLE_BY_OTHERS: u32 = 0o044;
+    fs::metadata(path).is_ok_and(|found| found.permissions().mode() & READABLE_BY_OTHERS != 0)
+}
+
+/// There is no mode: who may read it is inherited from the user's profile.
+#[cfg(windows)]
+fn is_readable_by_others(_path: &Path) -> bool {
+    false
 }
 
 fn read(
@@ -391,7 +395,7 @@ fn system_home() -> Option<PathBuf> {
     Some(user.dir).filter(|home| home.is_absolute())
 }
 
-#[cfg(not(unix))]
+#[cfg(windows)]
 fn system_home() -> Option<PathBuf> {
-    None
+    std::env::home_dir().filter(|home| home.is_absolute())
 }

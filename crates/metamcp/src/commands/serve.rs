@@ -33,6 +33,9 @@ pub(crate) enum ClientEnd {
     /// At the other end of a socket: a connector of this very process that has lost its daemon.
     #[cfg(unix)]
     Socket(std::os::unix::net::UnixStream),
+    /// The same without sockets.
+    #[cfg(windows)]
+    Here(tokio::io::DuplexStream),
 }
 
 /// Serves until the client disconnects or a signal arrives. `diagnostics` is for people: stdout belongs to the client.
@@ -98,6 +101,11 @@ pub(crate) fn run(
                         socket.set_nonblocking(true)?;
                         let socket = tokio::net::UnixStream::from_std(socket)?;
                         let (input, output) = socket.into_split();
+                        serve::stdio::serve(&gateway, input, output, options, stop).await;
+                    }
+                    #[cfg(windows)]
+                    ClientEnd::Here(stream) => {
+                        let (input, output) = tokio::io::split(stream);
                         serve::stdio::serve(&gateway, input, output, options, stop).await;
                     }
                 }

@@ -8,8 +8,10 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in what it calls as well")]
 #![expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 
+mod clients;
 mod commands;
 mod containment;
+mod daemon;
 mod servers;
 mod signals;
 mod world;
