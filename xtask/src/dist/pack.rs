@@ -74,12 +74,17 @@ pub(super) fn tar_gz(entries: &[Entry], epoch: u64, folders: bool) -> Result<Vec
         tar.resize(tar.len().next_multiple_of(BLOCK), 0);
     }
     tar.resize(tar.len() + 2 * BLOCK, 0);
-    gzip(&tar)
+    // The best compression takes three times as long and saves a hundredth.
+    gzip_by(&tar, Compression::default())
 }
 
-/// Without a name and a time.
+/// A page as Debian wants it: compressed as well as can be, without a name and a time.
 pub(super) fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
-    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+    gzip_by(bytes, Compression::best())
+}
+
+fn gzip_by(bytes: &[u8], compression: Compression) -> Result<Vec<u8>> {
+    let mut packed = GzEncoder::new(Vec::new(), compression);
     packed.write_all(bytes)?;
     Ok(packed.finish()?)
 }
