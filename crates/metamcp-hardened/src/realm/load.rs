@@ -41,7 +41,7 @@ fn module() -> Result<&'static Module> {
     if let Some(module) = LOADED.get() {
         return Ok(module);
     }
-    let module = load(&Engine::new(&tuning::config())?)?;
+    let module = load(&Engine::new(&tuning::config(cfg!(windows)))?)?;
     let module = LOADED.get_or_init(|| module);
     tick::start(module.engine())?;
     Ok(module)
