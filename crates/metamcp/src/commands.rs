@@ -13,6 +13,7 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod daemon;
 mod daemon_client;
+#[cfg(unix)]
 pub(crate) mod daemon_run;
 pub(crate) mod demo;
 pub(crate) mod doctor;
@@ -29,6 +30,7 @@ pub(crate) mod logs;
 pub(crate) mod model;
 pub(crate) mod provisioned;
 pub(crate) mod registry;
+#[cfg_attr(not(unix), expect(dead_code, reason = "there is no daemon to run a command in"))]
 pub(crate) mod remote;
 pub(crate) mod restart;
 pub(crate) mod run;

@@ -66,6 +66,7 @@ fn main() -> ExitCode {
         let code = metamcp_child::shim_main(arguments);
         return ExitCode::from(u8::try_from(code).unwrap_or(1));
     }
+    #[cfg(target_os = "linux")]
     if first.as_ref().is_some_and(|first| first == WORKER_ARGUMENT) {
         let code = metamcp_sandbox::worker::worker_main(arguments);
         return ExitCode::from(u8::try_from(code).unwrap_or(1));

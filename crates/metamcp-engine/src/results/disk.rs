@@ -1,16 +1,13 @@
-//! Values on disk, in unlinked files: however this process ends, the system frees their space. Named files of older
-//! versions are removed once their gateways have ended.
+//! Values on disk, in files that end with this process, however it ends: unlinked ones, and on Windows such as the system
+//! deletes when they are closed. Named files of older versions are removed once their gateways have ended.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use nix::sys::signal::kill;
-use nix::unistd::Pid;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock::unix_millis;
@@ -58,13 +55,13 @@ impl Disk {
         let taken = self.lock().filling.take();
         let (file, start) = match taken {
             Some(filling) => filling,
-            None => match unlinked(&self.home) {
+            None => match passing(&self.home) {
                 Ok(file) => (Arc::new(file), 0),
                 Err(_) => return false,
             },
         };
         // One writer per file: a concurrent one creates a file of its own.
-        let written = file.write_all_at(bytes, start).is_ok();
+        let written = system::write_all_at(&file, bytes, start).is_ok();
         let end = start + bytes.len() as u64;
         let mut state = self.lock();
         if written {
@@ -81,7 +78,7 @@ impl Disk {
     pub(super) fn read(&self, handle: &str) -> Option<Bytes> {
         let place = self.lock().values.get(handle)?.clone();
         let mut bytes = vec![0; place.length];
-        place.file.read_exact_at(&mut bytes, place.start).ok()?;
+        system::read_exact_at(&place.file, &mut bytes, place.start).ok()?;
         Some(Bytes::from(bytes))
     }
 
@@ -103,17 +100,13 @@ impl Disk {
     }
 }
 
-/// A file that is unlinked right away: no other process can open it, and closing it frees its space.
-fn unlinked(home: &Path) -> io::Result<File> {
+/// A file that no other process can open, and whose space is freed when it is closed.
+fn passing(home: &Path) -> io::Result<File> {
     let folder = Directory::home_or_create(home)
         .and_then(|home| home.inside_or_create(FOLDER))
         .map_err(io::Error::other)?;
     let name = format!("{:016x}", getrandom::u64().unwrap_or_default());
-    let path = folder.path().join(name);
-    let file =
-        OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-    std::fs::remove_file(&path)?;
-    Ok(file)
+    system::passing(&folder.path().join(name))
 }
 
 /// Files below a home of gateways that ended before they could remove them.
@@ -167,11 +160,91 @@ pub fn left_behind(home: &Path, remove: bool) -> LeftBehind {
 fn is_in_use(name: &str) -> bool {
     let Some((number, _)) = name.split_once('-') else { return true };
     let Ok(number) = number.parse::<i32>() else { return true };
-    // A process that we may not signal is alive too.
-    number > 0 && kill(Pid::from_raw(number), None) != Err(nix::errno::Errno::ESRCH)
+    number > 0 && system::is_alive(number)
 }
 
-#[cfg(test)]
+#[cfg(unix)]
+mod system {
+    use std::fs::{File, OpenOptions};
+    use std::io;
+    use std::os::unix::fs::{FileExt, OpenOptionsExt};
+    use std::path::Path;
+
+    use nix::sys::signal::kill;
+    use nix::unistd::Pid;
+
+    pub(super) fn passing(path: &Path) -> io::Result<File> {
+        let file =
+            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+        std::fs::remove_file(path)?;
+        Ok(file)
+    }
+
+    pub(super) fn write_all_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+        file.write_all_at(bytes, at)
+    }
+
+    pub(super) fn read_exact_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        file.read_exact_at(bytes, at)
+    }
+
+    /// A process that we may not signal is alive too.
+    pub(super) fn is_alive(pid: i32) -> bool {
+        kill(Pid::from_raw(pid), None) != Err(nix::errno::Errno::ESRCH)
+    }
+}
+
+#[cfg(windows)]
+mod system {
+    use std::fs::{File, OpenOptions};
+    use std::io;
+    use std::os::windows::fs::{FileExt, OpenOptionsExt};
+    use std::path::Path;
+
+    /// The system deletes the file with its last handle, which it closes when the process ends.
+    const FILE_FLAG_DELETE_ON_CLOSE: u32 = 0x0400_0000;
+    /// Shared with nobody while it is open.
+    const ALONE: u32 = 0;
+
+    pub(super) fn passing(path: &Path) -> io::Result<File> {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .share_mode(ALONE)
+            .custom_flags(FILE_FLAG_DELETE_ON_CLOSE)
+            .open(path)
+    }
+
+    pub(super) fn write_all_at(file: &File, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let written = file.seek_write(bytes, at)?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            (bytes, at) = (&bytes[written..], at + written as u64);
+        }
+        Ok(())
+    }
+
+    pub(super) fn read_exact_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match file.seek_read(&mut bytes[done..], at + done as u64)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                read => done += read,
+            }
+        }
+        Ok(())
+    }
+
+    /// No version that named its files ran here, so what has such a name goes by its age.
+    pub(super) fn is_alive(_pid: i32) -> bool {
+        true
+    }
+}
+
+#[cfg(all(test, unix))]
 #[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests {
     use super::*;

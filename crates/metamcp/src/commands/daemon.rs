@@ -13,7 +13,7 @@ use metamcp_types::text;
 use serde_json::json;
 
 use super::daemon_client::{self, Absent};
-use super::{daemon_run, status};
+use super::status;
 use crate::args::{DaemonCommand, DaemonLogsArgs, DaemonStopArgs};
 use crate::exit::Exit;
 use crate::{ConfigRequest, progress, with_home};
@@ -33,7 +33,12 @@ pub(crate) fn run(
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     match command {
-        DaemonCommand::Run(args) => daemon_run::run(config_request, args, out),
+        #[cfg(unix)]
+        DaemonCommand::Run(args) => super::daemon_run::run(config_request, args, out),
+        #[cfg(not(unix))]
+        DaemonCommand::Run(_) => {
+            anyhow::bail!("this system has no daemon yet: each client has a gateway of its own")
+        }
         DaemonCommand::Status(args) => {
             with_home(config_request, |home| status::brief(home, args, out))
         }
