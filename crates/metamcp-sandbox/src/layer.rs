@@ -37,8 +37,6 @@ pub const JOB_OBJECT: &str = "job_object";
 pub const JOB_LIMITS: &str = "job_limits";
 /// The Seatbelt sandbox of macOS, which denies files, network and other processes.
 pub const SEATBELT: &str = "seatbelt";
-/// Mitigations that a process of Windows sets for itself: no further code, no window system, the lowest integrity.
-pub const MITIGATIONS: &str = "mitigations";
 
 /// How strongly a script is confined. A missing layer is an error, never a weaker profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
