@@ -99,8 +99,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "hardened",
-        options: "[--twice]",
-        about: "the engine as WASM, for builds with the feature `hardened`; with --twice compares two builds",
+        options: "[--twice] [--target TRIPLE]...",
+        about: "the engine as WASM, for builds with the feature `hardened`, for all systems or those named; with --twice compares two builds",
         run: hardened::run,
     },
     Task {

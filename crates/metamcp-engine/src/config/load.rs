@@ -11,7 +11,7 @@ use metamcp_config::config::{
     ServerState, Severity, Warning,
 };
 use metamcp_config::settings::{
-    self, CodeProfile, Given, Origin, RequestedRuntime, Resolved, Settings,
+    self, CodeProfile, Given, Origin, RequestedRuntime, Resolved, Settings, Value,
 };
 
 use super::project::{self, PROJECT_FILE, Project, ProjectTrust};
@@ -57,8 +57,9 @@ pub fn load(request: LoadOptions<'_>) -> Result<Loaded, LoadError> {
     };
     let Found { source, config, mut given, mut remarks, project, files } = found;
     given.extend(said);
-    let resolved = settings::resolve(given);
+    let mut resolved = settings::resolve(given);
     remarks.extend(runtime.and_then(|requested| isolation(&requested, &resolved, lacks)));
+    remarks.extend(default_isolation(&mut resolved, lacks));
     // Passing all variables names none of them.
     let names = |pass: &PassEnv, name: &str| *pass != PassEnv::All && pass.names(name);
     let is_passed = |name: &str| {
@@ -136,6 +137,33 @@ fn isolation(
         );
     }
     warning(requested.note.clone()?, None)
+}
+
+/// The profile where nobody chose one and the usual one cannot be had: the engine that needs no lockdown. Where there
+/// should be one, that is worth a remark.
+fn default_isolation(
+    resolved: &mut Resolved,
+    lacks: &dyn Fn(CodeProfile) -> Option<Lack>,
+) -> Option<Remark> {
+    let decided = resolved.values.iter_mut().find(|given| given.setting.flag == "code-profile")?;
+    if decided.origin != Origin::Default {
+        return None;
+    }
+    let Lack { reason, cure } = lacks(resolved.settings.code.profile)?;
+    let profile = CodeProfile::Wasm;
+    resolved.settings.code.profile = profile;
+    decided.value = Value::Word(profile.as_str());
+    cfg!(target_os = "linux").then(|| Remark {
+        severity: Severity::Warning,
+        path: None,
+        place: None,
+        message: format!(
+            "{reason}: scripts run in the profile `{}`, where the engine alone holds them",
+            profile.as_str()
+        ),
+        hint: Some(cure),
+        excerpt: None,
+    })
 }
 
 /// Whether a setting refers to this variable.
