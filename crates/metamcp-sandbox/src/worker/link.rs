@@ -1,4 +1,7 @@
 //! The worker's end of the connection: buffered writes, blocking reads.
+//! Owns: what is to be sent, what has arrived in parts.      Never: knows what a message means.
+//! In: messages of the worker, bytes of the gateway.  Out: bytes, and messages of the gateway one by one.
+//! Tests: `tests/`, and `metamcp-hardened/tests/workers` for pipes.
 
 #[cfg(target_os = "linux")]
 mod descriptors;
