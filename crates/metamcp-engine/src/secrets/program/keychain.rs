@@ -17,7 +17,9 @@ pub(super) fn line(service: &str, account: &str, secret: &str) -> Result<String,
     }
     // Read back, other characters would come as digits, and nobody could say whether they are the secret.
     if !secret.chars().all(|c| c == ' ' || c.is_ascii_graphic()) {
-        return Err("the Keychain's `security` gives back only printable ASCII as it was".to_owned());
+        return Err(
+            "the Keychain's `security` gives back only printable ASCII as it was".to_owned()
+        );
     }
     let digits: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
     let line = format!("add-generic-password -U -s \"{service}\" -a \"{account}\" -X {digits}\n");

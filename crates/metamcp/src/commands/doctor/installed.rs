@@ -60,8 +60,9 @@ fn can_be_had(records: &[Record]) -> Finding {
                 "no sandbox is available for servers that metamcp installs ({count}): {why}"
             );
             let level = if records.is_empty() { Level::Note } else { Level::Warning };
-            Finding::new(level, AREA, words)
-                .hint("install only what you would run by hand, or use Linux with Landlock, or macOS")
+            Finding::new(level, AREA, words).hint(
+                "install only what you would run by hand, or use Linux with Landlock, or macOS",
+            )
         }
     }
 }
