@@ -73,10 +73,19 @@ LINK = [
     f"-Wl,-z,stack-size={STACK}",
 ]
 
-TARGETS = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
+# By the name of the file's machine: one module for each processor and system, whatever C library is there.
+TARGETS = {
+    "x86_64-linux": "x86_64-unknown-linux-gnu",
+    "aarch64-linux": "aarch64-unknown-linux-gnu",
+    "x86_64-macos": "x86_64-apple-darwin",
+    "aarch64-macos": "aarch64-apple-darwin",
+    "x86_64-windows": "x86_64-pc-windows-gnu",
+}
 
 
 def main():
+    global TARGETS
+    TARGETS = chosen(sys.argv[1:])
     work = OUT / "work"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
@@ -85,6 +94,18 @@ def main():
     module = compile_module(work, zig())
     compile_ahead(module)
     sums()
+
+
+def chosen(triples):
+    """The machines whose target triples are given: the same as cargo's, of any vendor and C library. All by default."""
+    found = {}
+    for triple in triples:
+        processor, system = triple.split("-")[0], next((word for word in ["linux", "darwin", "windows"] if word in triple), "")
+        machine = f"{processor}-{system.replace('darwin', 'macos')}"
+        if machine not in TARGETS:
+            fail(f"there is no engine for {triple}; there is one for {', '.join(TARGETS)}")
+        found[machine] = TARGETS[machine]
+    return found or TARGETS
 
 
 def extract_engine(work):
@@ -171,14 +192,14 @@ def compile_module(work, zig):
 def compile_ahead(module):
     manifest = HERE / "compiler" / "Cargo.toml"
     command = ["cargo", "run", "--quiet", "--locked", "--manifest-path", manifest, "--", module, OUT / "snapshot.wasm"]
-    for arch, triple in TARGETS.items():
-        command += [f"{triple}={OUT / f'engine-{arch}.cwasm'}"]
+    for machine, triple in TARGETS.items():
+        command += [f"{triple}={OUT / f'engine-{machine}.cwasm'}"]
     target = Path(os.environ.get("CARGO_TARGET_DIR", OUT)) / "compiler"
     run(command, env=dict(os.environ, CARGO_TARGET_DIR=str(target)))
 
 
 def sums():
-    names = ["quickjs.wasm", "snapshot.wasm"] + [f"engine-{arch}.cwasm" for arch in TARGETS]
+    names = ["quickjs.wasm", "snapshot.wasm"] + [f"engine-{machine}.cwasm" for machine in TARGETS]
     lines = [f"{sha256(OUT / name)}  {name}\n" for name in names]
     (OUT / "SHA256SUMS").write_text("".join(lines))
     for name, line in zip(names, lines):

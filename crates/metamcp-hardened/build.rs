@@ -25,7 +25,9 @@ fn main() {
 }
 
 fn put() -> Result<(), String> {
-    let name = format!("engine-{}.cwasm", variable("CARGO_CFG_TARGET_ARCH")?);
+    let (processor, system) =
+        (variable("CARGO_CFG_TARGET_ARCH")?, variable("CARGO_CFG_TARGET_OS")?);
+    let name = format!("engine-{processor}-{system}.cwasm");
     let place = match env::var_os(PLACE) {
         Some(place) => PathBuf::from(place),
         None => Path::new(&variable("CARGO_MANIFEST_DIR")?).join("../../target/hardened"),

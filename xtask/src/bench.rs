@@ -7,6 +7,7 @@ mod against;
 mod clients;
 mod http;
 mod observability;
+pub(crate) mod packages;
 mod remote;
 mod search;
 mod tool_surface;
@@ -96,6 +97,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("clients", |workspace, programs, folder, _, page| {
         clients::rows(workspace, programs, folder, clients::Parts::Both, page)
     }),
+    ("packages", |workspace, _, _, _, page| packages::rows(workspace, page)),
 ];
 
 pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {

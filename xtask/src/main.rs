@@ -7,9 +7,11 @@ mod codegen;
 mod coverage;
 mod cross;
 mod deny;
+mod dist;
 mod eval;
 mod fuzz;
 mod hardened;
+mod notes;
 mod oldest;
 mod pictures;
 mod real;
@@ -20,6 +22,8 @@ mod times;
 mod tokens;
 mod tools;
 mod train;
+mod windows;
+mod workflows;
 mod workspace;
 
 use std::io::{self, Write};
@@ -41,8 +45,8 @@ struct Task {
 const TASKS: &[Task] = &[
     Task {
         name: "test",
-        options: "[--quick] [--only STEP]...",
-        about: "everything CI runs: real servers installed, format, lints, tidy, all tests, simulation, dependencies, the oldest compiler",
+        options: "[--quick] [--only STEP]... | --windows [--kills N] [NAME]...",
+        about: "everything CI runs: real servers installed, format, lints, tidy, workflows, all tests, simulation, dependencies, the oldest compiler; with --windows, the tests of the Windows build under Wine",
         run: suite::run,
     },
     Task {
@@ -95,9 +99,21 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "hardened",
-        options: "[--twice]",
-        about: "the engine as WASM, for builds with the feature `hardened`; with --twice compares two builds",
+        options: "[--twice] [--target TRIPLE]...",
+        about: "the engine as WASM, for builds with the feature `hardened`, for all systems or those named; with --twice compares two builds",
         run: hardened::run,
+    },
+    Task {
+        name: "notes",
+        options: "TAG [--repository ADDRESS]",
+        about: "what CHANGELOG.md says of the version of a tag; fails unless that is the version of this tree",
+        run: notes::run,
+    },
+    Task {
+        name: "dist",
+        options: "[--target T]... [--binaries FOLDER] [--twice] [--test [--only TRIAL]...]",
+        about: "everything that is released: archives, packages of npm, PyPI and Debian, an image, manifests, install scripts; with --twice compares two runs, with --test installs each and uses it",
+        run: dist::run,
     },
     Task {
         name: "cross",

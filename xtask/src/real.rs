@@ -1,6 +1,6 @@
 //! The real servers and clients of the tests, installed from npm and PyPI into the build folder.
 //! Owns: `target/real` and its stamps.      Never: runs a package's install script, writes anywhere else.
-//! In: the lock files under tests/real.  Out: `target/real/{npm,python,python-v1,python-observability,model,sdks-npm,sdks-python,agents-npm,page-npm}`, and for `tokens` `listed-{npm,python}`.
+//! In: the lock files under tests/real.  Out: `target/real/{npm,python,python-v1,python-observability,model,sdks-npm,sdks-python,agents-npm,page-npm}`, for `tokens` `listed-{npm,python}`, for the step `workflows` `workflows-{npm,python}`.
 //! Tests: below; `crates/metamcp/tests/real` uses what is installed.
 
 use std::fs;
@@ -78,6 +78,20 @@ const LISTED: &[Part] = &[
     },
 ];
 
+/// What reads the workflows, for the step `workflows`.
+const LINTERS: &[Part] = &[
+    Part {
+        folder: "workflows-npm",
+        made_from: &["workflows/package.json", "workflows/package-lock.json"],
+        install: workflows_npm,
+    },
+    Part {
+        folder: "workflows-python",
+        made_from: &["workflows/requirements.txt"],
+        install: workflows_python,
+    },
+];
+
 /// How many versions of the Python SDK are downloaded at once: pip mostly waits.
 const FETCHED_AT_ONCE: usize = 4;
 
@@ -99,13 +113,43 @@ struct Tools {
 
 /// Brings `target/real` in line with the lock files; returns a short summary.
 pub(crate) fn install(workspace: &Workspace) -> Result<String> {
-    bring_up(workspace, PARTS)
+    let done = bring_up(workspace, PARTS)?;
+    check_node(&workspace.target.join("real/npm"), &Tools::find()?)?;
+    Ok(done)
 }
 
 /// The same with the servers that are recorded, which the tests do not need.
 pub(crate) fn install_listed(workspace: &Workspace) -> Result<String> {
-    bring_up(workspace, PARTS)?;
+    install(workspace)?;
     bring_up(workspace, LISTED)
+}
+
+/// What reads the workflows, without the servers and clients.
+pub(crate) fn install_linters(workspace: &Workspace) -> Result<()> {
+    bring_up(workspace, LINTERS)?;
+    Ok(())
+}
+
+/// Installs one part, and says where it is.
+fn installed(workspace: &Workspace, folder: &str) -> Result<PathBuf> {
+    let part = PARTS.iter().find(|part| part.folder == folder).context("there is no such part")?;
+    let into = workspace.target.join("real");
+    part.bring_up(&Tools::find()?, &workspace.root.join("tests/real"), &into)?;
+    Ok(into.join(folder))
+}
+
+/// The packages of npm with real servers.
+pub(crate) fn servers(workspace: &Workspace) -> Result<PathBuf> {
+    Ok(installed(workspace, "npm")?.join("node_modules"))
+}
+
+/// The wheel with the transformer, which packages contain in the form that we make of it.
+pub(crate) fn model_wheel(workspace: &Workspace) -> Result<PathBuf> {
+    let files = fs::read_dir(installed(workspace, "model")?)?.map(|entry| Ok(entry?.path()));
+    let wheels: Vec<PathBuf> = files
+        .filter(|path| !matches!(path, Ok(path) if path.extension().is_none_or(|end| end != "whl")))
+        .collect::<Result<_>>()?;
+    wheels.into_iter().next().context("the package of the model contains no wheel")
 }
 
 fn bring_up(workspace: &Workspace, parts: &[Part]) -> Result<String> {
@@ -129,7 +173,6 @@ fn bring_up(workspace: &Workspace, parts: &[Part]) -> Result<String> {
             fresh.push(part.folder);
         }
     }
-    check_node(&into.join("npm"), &tools)?;
     Ok(if fresh.is_empty() {
         "already there".to_owned()
     } else {
@@ -204,6 +247,14 @@ fn listed_npm(_: &Tools, sources: &Path, folder: &Path) -> Result<()> {
 
 fn listed_python(tools: &Tools, sources: &Path, folder: &Path) -> Result<()> {
     venv(tools, &sources.join("listings/requirements.txt"), folder)
+}
+
+fn workflows_npm(_: &Tools, sources: &Path, folder: &Path) -> Result<()> {
+    npm_ci(&sources.join("workflows"), folder)
+}
+
+fn workflows_python(tools: &Tools, sources: &Path, folder: &Path) -> Result<()> {
+    venv(tools, &sources.join("workflows/requirements.txt"), folder)
 }
 
 /// Every minor version of the TypeScript SDK. Two thirds of it are source maps and declarations, which nothing here
@@ -595,7 +646,7 @@ mod tests {
 
     #[test]
     fn the_locks_hold_a_hash_for_everything_and_no_host() {
-        for part in ["", "sdks/", "agents/", "page/", "listings/"] {
+        for part in ["", "sdks/", "agents/", "page/", "listings/", "workflows/"] {
             locked_by_npm(&json(&format!("{part}package-lock.json")));
         }
         for (name, least) in [
@@ -606,6 +657,7 @@ mod tests {
             ("listings/requirements.txt", 10),
             ("sdks/requirements.txt", 30),
             ("sdks/pydantic.txt", 2),
+            ("workflows/requirements.txt", 1),
         ] {
             let text = fs::read_to_string(sources().join(name)).unwrap();
             assert!(!text.contains("://"), "{name} names a host");

@@ -1,6 +1,6 @@
 //! Everything CI runs, as named and timed steps; the same command for people and machines.
 //! Owns: the order of the steps and the summary.      Never: stops at the first failure.
-//! In: `--quick`, `--only STEP`.  Out: progress on stderr, the summary on stdout.
+//! In: `--quick`, `--only STEP`; `--windows` is a run of its own.  Out: progress on stderr, the summary on stdout.
 //! Tests: below.
 
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use crate::run::{self, CapturedOutput};
 use crate::times::{self, Row};
 use crate::workspace::{FEATURES, Workspace};
-use crate::{deny, oldest, real, tidy};
+use crate::{deny, oldest, real, tidy, windows, workflows};
 
 /// Time budget of a full run on two otherwise idle cores, from an empty build folder. Exceeding it is reported, not an
 /// error.
@@ -20,6 +20,8 @@ const BUDGET: Duration = Duration::from_mins(20);
 
 /// Seeds for the simulation in CI; the count for which its invariants are documented.
 const SIM_SEEDS: &str = "100000";
+/// The same for the simulation of a fleet.
+const FLEET_SEEDS: &str = "100000";
 
 /// The outcome of a step that did not fail.
 enum StepStatus {
@@ -62,6 +64,12 @@ const STEPS: &[Step] = &[
     Step { name: "fmt", about: "the format", quick: true, run: fmt },
     Step { name: "tidy", about: "the rules of the tree", quick: true, run: tidy_step },
     Step {
+        name: "workflows",
+        about: "the workflows of CI and releases, by actionlint and zizmor",
+        quick: false,
+        run: workflows_step,
+    },
+    Step {
         name: "real",
         about: "real servers and clients, installed once",
         quick: false,
@@ -103,6 +111,11 @@ struct StepResult {
 }
 
 pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
+    if let Some((first, rest)) = options.split_first()
+        && first == "--windows"
+    {
+        return windows::run(workspace, rest);
+    }
     let (extent, steps) = chosen(options)?;
     let began = Instant::now();
     let mut outcomes = Vec::new();
@@ -235,6 +248,10 @@ fn tidy_step(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
     Ok(passed(tidy::check(workspace)?))
 }
 
+fn workflows_step(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
+    Ok(passed(workflows::check(workspace)?))
+}
+
 fn install(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
     Ok(passed(real::install(workspace)?))
 }
@@ -331,7 +348,7 @@ fn sim(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
     let mut command = workspace.cargo();
     let tests = ["--test", "sim", "--test", "connector_sim"];
     command.args(["test", "--locked", "--workspace"]).args(FEATURES).args(tests);
-    command.env("SIM_SEEDS", SIM_SEEDS);
+    command.env("SIM_SEEDS", SIM_SEEDS).env("FLEET_SEEDS", FLEET_SEEDS);
     Ok(run::loud(&mut command)?.into())
 }
 

@@ -115,38 +115,89 @@ const TOOLS: &[&str] = &[
     "CHROME_PATH",
 ];
 
-/// Windows refuses to start most programs without these.
-#[cfg(windows)]
+/// Windows refuses to start most programs without some of these, and the others are to its programs what `HOME` is
+/// elsewhere: places of the system, of installed programs, of the user's files.
 const WINDOWS: &[&str] = &[
+    "ALLUSERSPROFILE",
     "APPDATA",
+    "COMMONPROGRAMFILES",
+    "COMMONPROGRAMFILES(X86)",
+    "COMMONPROGRAMW6432",
+    "COMPUTERNAME",
     "COMSPEC",
     "HOMEDRIVE",
     "HOMEPATH",
     "LOCALAPPDATA",
+    "NUMBER_OF_PROCESSORS",
+    "OS",
     "PATHEXT",
     "PROCESSOR_ARCHITECTURE",
     "PROGRAMDATA",
     "PROGRAMFILES",
+    "PROGRAMFILES(X86)",
+    "PROGRAMW6432",
+    "PSMODULEPATH",
+    "PUBLIC",
     "SYSTEMDRIVE",
     "SYSTEMROOT",
     "TEMP",
     "TMP",
+    "USERDOMAIN",
     "USERNAME",
     "USERPROFILE",
     "WINDIR",
 ];
-#[cfg(not(windows))]
-const WINDOWS: &[&str] = &[];
+
+/// How a system reads names of variables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Names {
+    /// As they are written.
+    Exact,
+    /// Whatever their case; and the list for Windows counts.
+    Windows,
+}
+
+/// The names of this system.
+const NAMES: Names = if cfg!(windows) { Names::Windows } else { Names::Exact };
+
+impl Names {
+    /// The one spelling of a name that compares.
+    fn key(self, name: &str) -> String {
+        match self {
+            Names::Exact => name.to_owned(),
+            Names::Windows => name.to_ascii_uppercase(),
+        }
+    }
+
+    fn is_named(self, pass: &PassEnv, name: &str) -> bool {
+        match self {
+            Names::Exact => pass.names(name),
+            Names::Windows => pass.names_in_any_case(name),
+        }
+    }
+
+    /// Later ones win, also over one in other case.
+    fn together(
+        self,
+        all: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Vec<(OsString, OsString)> {
+        let key = |name: &OsStr| match name.to_str() {
+            Some(name) => self.key(name).into(),
+            None => name.to_owned(),
+        };
+        let by_key: BTreeMap<OsString, (OsString, OsString)> =
+            all.into_iter().map(|(name, value)| (key(&name), (name, value))).collect();
+        by_key.into_values().collect()
+    }
+}
 
 /// The environment of a child: the allowed ones of `ours`, then the server's `own`, which win.
 pub fn for_child(
     ours: impl IntoIterator<Item = (OsString, OsString)>,
     own: &[(OsString, OsString)],
 ) -> Vec<(OsString, OsString)> {
-    let mut all: BTreeMap<OsString, OsString> =
-        ours.into_iter().filter(|(name, value)| may_pass(name, value)).collect();
-    all.extend(own.iter().cloned());
-    all.into_iter().collect()
+    let ours = ours.into_iter().filter(|(name, value)| may_pass(NAMES, name, value));
+    NAMES.together(ours.chain(own.iter().cloned()))
 }
 
 /// The environment of a server. One with its own `home` never gets more than the minimum, whatever is configured.
@@ -159,32 +210,35 @@ pub fn for_server(
     if home.is_some() || *pass == PassEnv::Least {
         return for_child_at(ours, own, home);
     }
-    let mut all: BTreeMap<OsString, OsString> =
-        ours.into_iter().filter(|(name, value)| passes(name, value, pass)).collect();
-    all.extend(own.iter().cloned());
-    all.into_iter().collect()
+    let ours = ours.into_iter().filter(|(name, value)| passes(name, value, pass));
+    NAMES.together(ours.chain(own.iter().cloned()))
 }
 
 /// Whether a server that the user configured gets a variable of ours.
 pub fn passes(name: &OsStr, value: &OsStr, pass: &PassEnv) -> bool {
+    passes_on(NAMES, name, value, pass)
+}
+
+fn passes_on(names: Names, name: &OsStr, value: &OsStr, pass: &PassEnv) -> bool {
     let Some(known) = name.to_str() else { return *pass == PassEnv::All };
     if value.to_string_lossy().starts_with("()") {
         return false;
     }
+    let key = names.key(known);
     // What another gateway told us about itself is not for the servers below us.
-    if known.starts_with("METAMCP_") && *pass == PassEnv::All {
+    if key.starts_with("METAMCP_") && *pass == PassEnv::All {
         return false;
     }
-    pass.names(known)
-        || TOOLS.contains(&known)
-        || known.starts_with("XDG_")
-        || may_pass(name, value)
+    names.is_named(pass, known)
+        || TOOLS.contains(&key.as_str())
+        || key.starts_with("XDG_")
+        || may_pass(names, name, value)
 }
 
 /// Whether a variable that servers usually get is removed because its value contains a password.
 pub fn is_kept_back(name: &OsStr, value: &OsStr) -> bool {
     let upper = name.to_string_lossy().to_ascii_uppercase();
-    ADDRESSES.contains(&upper.as_str()) && !may_pass(name, value)
+    ADDRESSES.contains(&upper.as_str()) && !may_pass(NAMES, name, value)
 }
 
 /// Whether a variable is withheld from the user's own servers although one of them may need it, judging by its name: a
@@ -204,6 +258,7 @@ pub fn lists() -> Vec<(&'static str, Vec<&'static str>)> {
         ("Certificates", CERTIFICATES.to_vec()),
         ("Addresses, unless they carry a password; also in lower case", ADDRESSES.to_vec()),
         ("Developers' tools, for the servers of your own files only", TOOLS.to_vec()),
+        ("On Windows, where case does not count in any name", WINDOWS.to_vec()),
     ]
 }
 
@@ -239,26 +294,26 @@ pub(crate) fn variable(name: &str) -> Option<OsString> {
 }
 
 /// Whether a variable of ours is passed to a child by default.
-fn may_pass(name: &OsStr, value: &OsStr) -> bool {
+fn may_pass(names: Names, name: &OsStr, value: &OsStr) -> bool {
     let (Some(name), value) = (name.to_str(), value.to_string_lossy()) else { return false };
     // Old shells export functions as values with this prefix, and run them on import.
     if value.starts_with("()") {
         return false;
     }
+    let key = names.key(name);
+    let lists = [IDENTITY, PLACES, SWITCHERS, CERTIFICATES];
+    if lists.iter().any(|list| list.contains(&key.as_str())) || key.starts_with("LC_") {
+        return true;
+    }
+    if names == Names::Windows && WINDOWS.contains(&key.as_str()) {
+        return true;
+    }
     // npm, uv and most network libraries accept these names in lower case too.
     let upper = name.to_ascii_uppercase();
-    let either_case = |list: &[&str]| list.contains(&upper.as_str());
-    let lists = [IDENTITY, PLACES, SWITCHERS, CERTIFICATES];
-    if lists.iter().any(|list| list.contains(&name)) || name.starts_with("LC_") {
+    if upper.starts_with("NPM_CONFIG_") && PLACES.contains(&upper.as_str()) {
         return true;
     }
-    if either_case(WINDOWS) || (cfg!(windows) && either_case(IDENTITY)) {
-        return true;
-    }
-    if upper.starts_with("NPM_CONFIG_") && either_case(PLACES) {
-        return true;
-    }
-    either_case(ADDRESSES) && !carries_a_password(&value)
+    ADDRESSES.contains(&upper.as_str()) && !carries_a_password(&value)
 }
 
 /// Whether an address contains a password: after a colon before `@`, and over HTTP also alone, as a token; `ssh://me@host`
@@ -399,6 +454,34 @@ mod tests {
         ]);
         let names: Vec<_> = for_child(ours, &[]).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["LC_ALL", "PATH", "npm_config_cache"]);
+    }
+
+    #[test]
+    fn on_windows_case_does_not_count_and_its_own_names_pass() {
+        let names = super::Names::Windows;
+        let pass = PassEnv::named(["Github_Token"]);
+        let is_passed = |name: &str| super::passes_on(names, name.as_ref(), "v".as_ref(), &pass);
+        for name in [
+            "Path",
+            "SystemRoot",
+            "PathExt",
+            "ProgramFiles(x86)",
+            "GITHUB_TOKEN",
+            "npm_config_cache",
+            "Java_Home",
+            "lc_all",
+        ] {
+            assert!(is_passed(name), "{name}");
+        }
+        for name in ["OPENAI_API_KEY", "node_options", "OneDrive", "Metamcp_Token"] {
+            assert!(!is_passed(name), "{name}");
+        }
+        let all = [("Path", "C:\\a"), ("TOKEN", "ours"), ("PATH", "C:\\b"), ("Token", "own")];
+        let expected = vars(&[("PATH", "C:\\b"), ("Token", "own")]);
+        assert_eq!(names.together(vars(&all)), expected);
+        assert!(!super::may_pass(super::Names::Exact, "SYSTEMROOT".as_ref(), "v".as_ref()));
+        let all = super::passes_on(names, "metamcp_x".as_ref(), "v".as_ref(), &PassEnv::All);
+        assert!(!all, "what a gateway above says of itself");
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! death of its shim, whatever sessions and orphans it made. With namespaces the kernel ensures that.
 //! Without them a server of the same user can still kill the gateway *and* its shim, or stop
 //! its shim over and over while somebody kills the gateway; then what it started may live on.
-//! On macOS see `family.rs`, and `windows.rs` for the other.
+//! On macOS see `family.rs`, on Windows `windows.rs` (job objects).
 
 mod clock;
 pub mod environment;
@@ -30,6 +30,8 @@ mod family;
 mod message;
 #[cfg(unix)]
 mod processes;
+#[cfg(any(windows, test))]
+mod program;
 #[cfg(unix)]
 mod shim;
 #[cfg(unix)]
@@ -48,4 +50,15 @@ pub use spawner::{Child, ExitWatch, Handle, Parts, Spawner, Stdin, Stdout};
 pub use spec::{Containment, Exit, ShimCommand, SpawnError, Spec, Tier};
 pub use stderr_tail::StderrTail;
 #[cfg(windows)]
-pub use windows::{Child, ExitWatch, Handle, Parts, Spawner, Stdin, Stdout, shim_main};
+pub use windows::{
+    Child, ExitWatch, Handle, Parts, Spawner, Stdin, Stdout, shim_main, start_outliving,
+};
+
+/// Starts a program that is no server and is to go on when this process ends, such as a browser. On Windows that has to be
+/// asked for, because this process takes along what it started.
+#[cfg(not(windows))]
+pub fn start_outliving(
+    command: &mut std::process::Command,
+) -> std::io::Result<std::process::Child> {
+    command.spawn()
+}

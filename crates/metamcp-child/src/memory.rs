@@ -1,5 +1,5 @@
 //! How much memory a process and its descendants use, for people to look at.
-//! Owns: what counts: the proportional share, where the system knows it.      Never: decides by it.
+//! Owns: what counts: the proportional share, where the system knows it, else what is in memory.      Never: decides by it.
 //! In: a process.  Out: bytes, or nothing where the system does not say.
 //! Tests: below.
 
@@ -11,7 +11,12 @@ pub fn of_process(pid: u32) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(windows)]
+pub fn of_process(pid: u32) -> Option<u64> {
+    crate::windows::memory_of(pid)
+}
+
+#[cfg(not(any(target_os = "linux", windows)))]
 pub fn of_process(_pid: u32) -> Option<u64> {
     None
 }
@@ -30,7 +35,13 @@ pub fn of_tree(pid: u32) -> Option<u64> {
     Some(all)
 }
 
-#[cfg(not(target_os = "linux"))]
+/// The same of all in a server's job.
+#[cfg(windows)]
+pub fn of_tree(pid: u32) -> Option<u64> {
+    crate::windows::memory_of_job(pid)
+}
+
+#[cfg(not(any(target_os = "linux", windows)))]
 pub fn of_tree(_pid: u32) -> Option<u64> {
     None
 }

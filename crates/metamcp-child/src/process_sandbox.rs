@@ -108,22 +108,24 @@ pub fn runtime(program: &Path) -> Vec<PathBuf> {
     all
 }
 
+/// The file that a program's name means, as it would be started from here.
+#[cfg(not(windows))]
 pub fn in_path(program: &OsStr) -> Option<PathBuf> {
     let given = Path::new(program);
     if given.components().count() > 1 {
         return given.is_file().then(|| given.to_owned());
     }
-    let endings: &[&str] = if cfg!(windows) { &["", ".exe", ".cmd", ".bat"] } else { &[""] };
-    let with = |ending: &&str| {
-        let mut name = program.to_owned();
-        name.push(ending);
-        name
-    };
-    let names: Vec<_> = endings.iter().map(with).collect();
     let folders = environment::variable("PATH")?;
-    std::env::split_paths(&folders)
-        .flat_map(|folder| names.iter().map(move |name| folder.join(name)))
-        .find(|path| path.is_file())
+    std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+#[cfg(windows)]
+pub fn in_path(program: &OsStr) -> Option<PathBuf> {
+    use crate::program::{Search, find};
+    let named = |name: &str| Some((name.into(), environment::variable(name)?));
+    let env: Vec<_> = ["PATH", "PATHEXT"].into_iter().filter_map(named).collect();
+    let base = std::env::current_dir().unwrap_or_default();
+    find(program, &Search::of(&env, base), &Path::is_file)
 }
 
 /// What to execute, so that the program runs in the sandbox: itself, after this process was restricted for good.

@@ -36,9 +36,72 @@ const LONGEST_FILE: u64 = 4 * 1024 * 1024;
 /// `package.json`; after this long it runs again itself, and asks the registry.
 const FRESH: Duration = Duration::from_hours(7 * 24);
 
+/// How npm and uv lay out their folders on a system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    Unix,
+    Windows,
+}
+
+impl Layout {
+    const HERE: Layout = if cfg!(windows) { Layout::Windows } else { Layout::Unix };
+
+    fn node(self) -> &'static str {
+        match self {
+            Layout::Unix => "node",
+            Layout::Windows => "node.exe",
+        }
+    }
+
+    /// The global packages below npm's prefix.
+    fn global_modules(self) -> &'static str {
+        match self {
+            Layout::Unix => "lib/node_modules",
+            Layout::Windows => "node_modules",
+        }
+    }
+
+    /// The commands of a Python environment.
+    fn bin(self) -> &'static str {
+        match self {
+            Layout::Unix => "bin",
+            Layout::Windows => "Scripts",
+        }
+    }
+
+    fn python(self) -> &'static str {
+        match self {
+            Layout::Unix => "bin/python",
+            Layout::Windows => "Scripts/python.exe",
+        }
+    }
+
+    /// The file of a command: pip and uv write a small program for each on Windows.
+    fn command(self, name: &str) -> String {
+        match self {
+            Layout::Unix => name.to_owned(),
+            Layout::Windows => format!("{name}.exe"),
+        }
+    }
+
+    /// The name of an installer, whatever ending it was given.
+    fn installer(self, program: &Path) -> Option<String> {
+        let name = program.file_name()?.to_str()?;
+        match self {
+            Layout::Unix => Some(name.to_owned()),
+            Layout::Windows => {
+                let name = name.to_ascii_lowercase();
+                let plain = [".exe", ".cmd", ".bat"].iter().find_map(|end| name.strip_suffix(end));
+                Some(plain.unwrap_or(&name).to_owned())
+            }
+        }
+    }
+}
+
 /// What a lookup depends on besides the command.
 #[derive(Debug, Clone)]
 struct Surroundings {
+    layout: Layout,
     cwd: PathBuf,
     path: Vec<PathBuf>,
     npm_cache: PathBuf,
@@ -51,8 +114,13 @@ struct Surroundings {
 impl Surroundings {
     /// As the server's installer would see them: its own variables first, then ours.
     fn of(spec: &Spec) -> Option<Surroundings> {
+        let layout = Layout::HERE;
+        let is_same = |key: &OsStr, name: &str| match layout {
+            Layout::Unix => key == name,
+            Layout::Windows => key.eq_ignore_ascii_case(name),
+        };
         let var = |name: &str| {
-            let own = spec.env.iter().rev().find(|(key, _)| key == name);
+            let own = spec.env.iter().rev().find(|(key, _)| is_same(key, name));
             own.map(|(_, value)| value.clone())
                 .or_else(|| spec.own_variable(name))
                 .filter(|value| !value.is_empty())
@@ -61,27 +129,41 @@ impl Surroundings {
             var(&format!("npm_config_{name}"))
                 .or_else(|| var(&format!("NPM_CONFIG_{}", name.to_uppercase())))
         };
-        let home = PathBuf::from(var("HOME")?);
+        let home = PathBuf::from(match layout {
+            Layout::Unix => var("HOME")?,
+            Layout::Windows => var("USERPROFILE")?,
+        });
         let settings = home.join(".npmrc");
         let configured =
             |name: &str| npm(name).or_else(|| npm_setting(&settings, name)).map(PathBuf::from);
-        let under = |variable: &str, default: &str| {
-            var(variable).map_or_else(|| home.join(default), PathBuf::from).join("uv")
+        let below = |variable: &str, default: &str| {
+            var(variable).map_or_else(|| home.join(default), PathBuf::from)
+        };
+        let (npm_cache, npm_prefix, uv_cache, uv_tools) = match layout {
+            Layout::Unix => (
+                home.join(".npm"),
+                None,
+                below("XDG_CACHE_HOME", ".cache").join("uv"),
+                below("XDG_DATA_HOME", ".local/share").join("uv/tools"),
+            ),
+            Layout::Windows => {
+                let (local, roaming) =
+                    (below("LOCALAPPDATA", "AppData/Local"), below("APPDATA", "AppData/Roaming"));
+                let tools = roaming.join("uv/tools");
+                (local.join("npm-cache"), Some(roaming.join("npm")), local.join("uv/cache"), tools)
+            }
         };
         let own_cwd = std::env::current_dir().ok()?;
         Some(Surroundings {
+            layout,
             cwd: spec.cwd.as_ref().map_or_else(|| own_cwd.clone(), |cwd| own_cwd.join(cwd)),
             path: var("PATH")
                 .map(|path| std::env::split_paths(&path).collect())
                 .unwrap_or_default(),
-            npm_cache: configured("cache").unwrap_or_else(|| home.join(".npm")),
-            npm_prefix: configured("prefix"),
-            uv_cache: var("UV_CACHE_DIR")
-                .map_or_else(|| under("XDG_CACHE_HOME", ".cache"), PathBuf::from),
-            uv_tools: var("UV_TOOL_DIR").map_or_else(
-                || under("XDG_DATA_HOME", ".local/share").join("tools"),
-                PathBuf::from,
-            ),
+            npm_cache: configured("cache").unwrap_or(npm_cache),
+            npm_prefix: configured("prefix").or(npm_prefix),
+            uv_cache: var("UV_CACHE_DIR").map_or(uv_cache, PathBuf::from),
+            uv_tools: var("UV_TOOL_DIR").map_or(uv_tools, PathBuf::from),
             now: clock::wall(),
         })
     }
@@ -96,7 +178,7 @@ impl Surroundings {
 fn resolve_in(spec: &Spec, around: &Surroundings) -> Option<Spec> {
     let args: Vec<&str> = spec.args.iter().map(|arg| arg.to_str()).collect::<Option<_>>()?;
     let program = Path::new(&spec.program);
-    let (command, rest) = match (program.file_name()?.to_str()?, args.as_slice()) {
+    let (command, rest) = match (around.layout.installer(program)?.as_str(), args.as_slice()) {
         ("npx", args) => npx::resolve(program, args, around)?,
         ("npm", ["exec" | "x", args @ ..]) => npx::resolve_exec(program, args, around)?,
         ("uvx", args) | ("uv", ["tool", "run", args @ ..]) => uvx::resolve(args, around)?,
@@ -139,6 +221,17 @@ fn is_executable(file: &Path) -> bool {
 #[cfg(not(unix))]
 fn is_executable(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == "exe")
+}
+
+/// The real path of a file. Node and Python do not read the form for long paths that Windows answers with, so one that is
+/// short enough loses it.
+fn real(file: &Path) -> Option<PathBuf> {
+    /// Longest path without that form.
+    const SHORT: usize = 248;
+    let real = file.canonicalize().ok()?;
+    let plain = real.to_str().and_then(|text| text.strip_prefix(r"\\?\"));
+    let plain = plain.filter(|text| text.len() < SHORT && text[1..].starts_with(':'));
+    Some(plain.map_or_else(|| real.clone(), PathBuf::from))
 }
 
 /// A path below `base`, refused if it would lead out.

@@ -45,7 +45,13 @@ impl Spec {
     /// One of them.
     pub(crate) fn own_variable(&self, name: &str) -> Option<OsString> {
         match &self.inherited {
-            Some(all) => all.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone()),
+            Some(all) => {
+                let is_it = |key: &OsString| match cfg!(windows) {
+                    true => key.eq_ignore_ascii_case(name),
+                    false => key == name,
+                };
+                all.iter().find(|(key, _)| is_it(key)).map(|(_, value)| value.clone())
+            }
             None => environment::variable(name),
         }
     }
@@ -118,8 +124,10 @@ pub enum Tier {
         /// Why there is no namespace, where one was tried.
         because: Option<String>,
     },
-    /// A process or job that holds what the child starts as far as the system lets it be known (not Linux).
+    /// A process group that holds what the child starts as far as the system lets it be known (macOS).
     Group,
+    /// A job object that ends with the gateway (Windows).
+    Job,
 }
 
 impl fmt::Display for Tier {
@@ -131,6 +139,7 @@ impl fmt::Display for Tier {
             Tier::Shim { because: None } => f.write_str("shim"),
             Tier::Shim { because: Some(why) } => write!(f, "shim (no namespace: {why})"),
             Tier::Group => f.write_str("process group"),
+            Tier::Job => f.write_str("job object"),
         }
     }
 }

@@ -1,34 +1,44 @@
-//! Children on Windows, as far as safe code reaches.
-//! Owns: the same API as on Unix.      Never: claims to contain what a server starts itself.
+//! Children on Windows: each server in a job object of its own, which ends with the gateway.
+//! Owns: the same API as on Unix.      Never: runs a server before it is in its job; lets one out of it.
 //! In: `Spec`, `Escalation`.  Out: `Child`, `Handle`, `ExitWatch`.
-//! Tests: none have run; it is compiled.
+//! Tests: `cargo xtask test --windows`, with real processes.
 //!
-//! The system's own container is the job object, which needs either code this project forbids or one
-//! more dependency. Until then only the server itself is killed, and what it started may live on.
-//! There is no signal to ask with either: the end of stdin is the one polite request.
+//! The gateway is in a job itself, whose only handle it holds: however it dies, the system closes the handle and ends
+//! everything in the job. A server is born in that job, suspended, is put into its own one inside it, and only then runs.
+//! Neither job lets a server out: what it starts is in both, and `CREATE_BREAKAWAY_FROM_JOB` fails for it.
+//! Out of reach is what a server has other programs of the system start: a scheduled task, a service, WMI.
+//!
+//! There is no signal to ask with: the end of stdin is the one polite request. A console event would need code that this
+//! project forbids.
+
+mod job;
+mod launch;
 
 use std::ffi::OsString;
 use std::io;
-use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use metamcp_types::escalation::{Escalation, Next, Step};
 use parking_lot::Mutex;
 use tokio::io::AsyncReadExt;
-use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::{Notify, watch};
 
+use self::job::ServerJob;
+use self::launch::{Launched, Running};
 use crate::clock;
-use crate::environment;
 use crate::spec::{Containment, Exit, ShimCommand, SpawnError, Spec, Tier};
 use crate::stderr_tail::StderrTail;
+
+pub use self::job::start_outliving;
+pub(crate) use self::job::{memory_of, memory_of_job};
 
 pub type Stdin = ChildStdin;
 pub type Stdout = ChildStdout;
 
-/// Keeps a console window from opening for each server.
-const CREATE_NO_WINDOW: u32 = 0x0800_0000;
+/// How often a job is looked at whose leader has ended: it does not say when the rest has.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// There are no shims here.
 pub fn shim_main(_args: impl Iterator<Item = OsString>) -> i32 {
@@ -42,12 +52,13 @@ pub struct Spawner {
 }
 
 impl Spawner {
-    /// See the Unix twin; there is no thread and no shim here.
+    /// See the Unix twin; there is no thread and no shim here. Puts this process into a job that ends with it.
     pub fn start(_shim: ShimCommand, containment: Containment) -> io::Result<Spawner> {
+        job::contain_this_process()?;
         Ok(Spawner { containment })
     }
 
-    /// Starts a child.
+    /// Starts a child. Dropping the future ends what was started.
     pub async fn spawn(&self, spec: Spec) -> Result<Child, SpawnError> {
         if self.containment == Containment::Namespace {
             let source = io::Error::from(io::ErrorKind::Unsupported);
@@ -56,71 +67,133 @@ impl Spawner {
         if spec.sandbox_policy.is_some() {
             return Err(SpawnError::Sandbox { source: io::ErrorKind::Unsupported.into() });
         }
-        #[expect(clippy::disallowed_methods, reason = "this is what contains servers")]
-        let mut command = Command::new(&spec.program);
-        command
-            .args(&spec.args)
-            .env_clear()
-            .envs(environment::for_server(spec.own_variables(), &spec.env, &spec.pass_env, None))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .creation_flags(CREATE_NO_WINDOW)
-            .kill_on_drop(true);
-        if let Some(cwd) = &spec.cwd {
-            command.current_dir(cwd);
-        }
-        let mut process = command.spawn().map_err(|source| spawn_error(spec, source))?;
-        let lost = || SpawnError::Lost;
-        let stdin = process.stdin.take().ok_or_else(lost)?;
-        let stdout = process.stdout.take().ok_or_else(lost)?;
-        let stderr = process.stderr.take().ok_or_else(lost)?;
+        // Looking a program up reads folders, which may be on a slow share, and starting it takes a look at every thread
+        // of the system.
+        let launched = move || launch::start(launch::look_up(spec)?);
+        let launched = tokio::task::spawn_blocking(launched).await;
+        let Launched { stdin, stdout, stderr, running, job, pid } =
+            launched.map_err(|_| SpawnError::Lost)??;
         let inner = Arc::new(Inner {
-            pid: process.id().unwrap_or(0),
+            pid,
+            job: Arc::clone(&job),
             tail: StderrTail::default(),
-            state: watch::Sender::new(None),
-            kill: Arc::default(),
-            descent: Mutex::new(None),
+            state: watch::Sender::new(State::default()),
+            orders: Arc::default(),
         });
+        job::remember(pid, &job);
+        let supervised = supervise(running, job, inner.state.clone(), Arc::clone(&inner.orders));
         #[expect(
             clippy::disallowed_methods,
             reason = "tasks have names in the engine, which is above"
         )]
-        tokio::spawn(drain(stderr, inner.tail.clone()));
-        let (state, kill) = (inner.state.clone(), inner.kill.clone());
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "tasks have names in the engine, which is above"
-        )]
-        tokio::spawn(async move {
-            let status = tokio::select! {
-                status = process.wait() => status,
-                () = kill.notified() => {
-                    process.start_kill().ok();
-                    process.wait().await
-                }
-            };
-            let code = status.ok().and_then(|status| status.code());
-            state.send_replace(Some(Exit { code, signal: None }));
-        });
+        let _both = (tokio::spawn(drain(stderr, inner.tail.clone())), tokio::spawn(supervised));
         Ok(Child { stdin, stdout, handle: Handle { inner } })
     }
 
     /// How children are contained.
     pub fn tier(&self) -> Tier {
-        Tier::Group
+        Tier::Job
     }
 }
 
-fn spawn_error(spec: Spec, source: io::Error) -> SpawnError {
-    let Spec { program, cwd, .. } = spec;
-    match (source.kind(), cwd) {
-        (_, Some(cwd)) if !cwd.is_dir() => SpawnError::BadDirectory { cwd, source },
-        (io::ErrorKind::NotFound, _) => SpawnError::NotFound { program },
-        (io::ErrorKind::PermissionDenied, _) => SpawnError::NotExecutable { program, source },
-        (io::ErrorKind::InvalidInput, _) => SpawnError::BadCommand { source },
-        _ => SpawnError::Exec { program, source },
+/// What the handles of a server ask of its task.
+#[derive(Default)]
+struct Orders {
+    due: Mutex<Due>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct Due {
+    /// The shutdown escalation, and when it began.
+    stopping: Option<(Instant, Escalation)>,
+    killing: bool,
+}
+
+impl Orders {
+    /// A second escalation takes the place of the first if it is over sooner.
+    fn stop(&self, escalation: Escalation) {
+        let now = clock::now();
+        let mut due = self.due.lock();
+        let is_sooner = due
+            .stopping
+            .as_ref()
+            .is_none_or(|(began, first)| now + escalation.length() < *began + first.length());
+        if is_sooner {
+            due.stopping = Some((now, escalation));
+        }
+        drop(due);
+        self.changed.notify_one();
     }
+
+    fn kill(&self) {
+        self.due.lock().killing = true;
+        self.changed.notify_one();
+    }
+
+    /// The last handle is gone: without a stop in progress everything is killed.
+    fn release(&self) {
+        if self.due.lock().stopping.is_none() {
+            self.kill();
+        }
+    }
+
+    /// Whether to kill now, and otherwise when to ask again.
+    fn ask(&self) -> (bool, Option<Duration>) {
+        let mut due = self.due.lock();
+        let mut wait = None;
+        if let Some((began, escalation)) = &mut due.stopping {
+            let elapsed = clock::now().duration_since(*began);
+            let mut kills = false;
+            loop {
+                match escalation.next(elapsed) {
+                    Next::Take(Step::KillAll) => kills = true,
+                    // There are no signals.
+                    Next::Take(_) => {}
+                    Next::Wait(left) => break wait = Some(left),
+                    Next::Finished => break,
+                }
+            }
+            due.killing |= kills;
+        }
+        (due.killing, wait)
+    }
+}
+
+/// Waits for the end of the server and then for that of its job, and kills both when told to.
+async fn supervise(
+    mut running: Running,
+    job: Arc<ServerJob>,
+    state: watch::Sender<State>,
+    orders: Arc<Orders>,
+) {
+    let mut has_ended = false;
+    loop {
+        let (kills, wait) = orders.ask();
+        if kills {
+            // Again and again: a process that was just being started may have missed it.
+            running.kill_all();
+        }
+        if has_ended && job.is_empty() {
+            break;
+        }
+        let pause = if kills || has_ended { Some(LOOK) } else { wait };
+        let pause = async {
+            match pause {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            exit = running.exited(), if !has_ended => {
+                has_ended = true;
+                state.send_modify(|state| state.exit = Some(exit));
+            }
+            () = orders.changed.notified() => {}
+            () = pause => {}
+        }
+    }
+    state.send_modify(|state| state.empty = true);
 }
 
 async fn drain(mut stderr: ChildStderr, tail: StderrTail) {
@@ -177,7 +250,7 @@ impl Child {
     }
 }
 
-/// A handle on a server.
+/// A handle on a server's whole job. When the last clone is dropped the job is killed, unless a `stop` is in progress.
 #[derive(Clone)]
 pub struct Handle {
     inner: Arc<Inner>,
@@ -185,43 +258,29 @@ pub struct Handle {
 
 struct Inner {
     pid: u32,
+    job: Arc<ServerJob>,
     tail: StderrTail,
-    state: watch::Sender<Option<Exit>>,
-    kill: Arc<Notify>,
-    descent: Mutex<Option<Instant>>,
+    state: watch::Sender<State>,
+    orders: Arc<Orders>,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.kill.notify_one();
+        self.orders.release();
     }
 }
 
 impl Handle {
-    /// Waits out the shutdown escalation, of which only the last step exists here.
-    pub async fn stop(&self, mut escalation: Escalation) {
-        let since = {
-            let mut descent = self.inner.descent.lock();
-            *descent.get_or_insert_with(clock::now)
-        };
-        let watch = self.watch();
-        loop {
-            match escalation.next(since.elapsed()) {
-                Next::Take(Step::KillAll) => self.kill_now(),
-                Next::Take(_) => {}
-                Next::Wait(left) => {
-                    if tokio::time::timeout(left, watch.empty()).await.is_ok() {
-                        return;
-                    }
-                }
-                Next::Finished => return watch.empty().await,
-            }
-        }
+    /// Ends the job by the shutdown escalation, of which the first step and the last exist here, and returns once nothing
+    /// is left in it. Closing stdin is the caller's job: drop the [`Stdin`] first. It goes on when this future is dropped.
+    pub async fn stop(&self, escalation: Escalation) {
+        self.inner.orders.stop(escalation);
+        self.watch().empty().await;
     }
 
-    /// Kills the server.
+    /// Kills everything in the job, without waiting for it.
     pub fn kill_now(&self) {
-        self.inner.kill.notify_one();
+        self.inner.orders.kill();
     }
 
     /// The server's pid.
@@ -243,44 +302,54 @@ impl Handle {
         ExitWatch { state: self.inner.state.subscribe() }
     }
 
-    /// Output on stderr is the only activity seen here.
+    /// A counter that changes between two calls if the job was active in the meantime: wrote to stderr, used processor
+    /// time, started or ended a process.
     pub fn activity(&self) -> u64 {
-        self.inner.tail.total()
+        self.inner.tail.total().wrapping_add(self.inner.job.activity())
     }
 
     /// How this one is contained.
     pub fn tier(&self) -> Tier {
-        Tier::Group
+        Tier::Job
     }
 }
 
-/// Waits for a server's end.
+/// What is known of a job's end.
+#[derive(Debug, Clone, Copy, Default)]
+struct State {
+    exit: Option<Exit>,
+    empty: bool,
+}
+
+/// Waits for the end of a job without keeping it alive.
 #[derive(Debug, Clone)]
 pub struct ExitWatch {
-    state: watch::Receiver<Option<Exit>>,
+    state: watch::Receiver<State>,
 }
 
 impl ExitWatch {
-    /// Waits until the server ended.
+    /// Waits until the server itself ended. Others of its job may still run.
     pub async fn exited(&self) -> Exit {
-        match self.state.clone().wait_for(Option::is_some).await {
-            Ok(exit) => exit.unwrap_or_default(),
+        match self.state.clone().wait_for(|state| state.exit.is_some() || state.empty).await {
+            Ok(state) => state.exit.unwrap_or_default(),
             Err(_) => Exit::default(),
         }
     }
 
-    /// The same: other processes are not seen here.
+    /// Waits until nothing is left in the job.
     pub async fn empty(&self) {
-        self.exited().await;
+        // The other end is dropped only after everything is.
+        self.state.clone().wait_for(|state| state.empty).await.ok();
     }
 
     /// How the server ended, if it did.
     pub fn exit(&self) -> Option<Exit> {
-        *self.state.borrow()
+        let state = self.state.borrow();
+        state.exit.or(state.empty.then(Exit::default))
     }
 
-    /// Whether the server ended.
+    /// Whether nothing is left.
     pub fn is_empty(&self) -> bool {
-        self.exit().is_some()
+        self.state.borrow().empty
     }
 }

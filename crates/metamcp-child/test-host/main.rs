@@ -9,7 +9,7 @@
     reason = "programs of tests start, wait and measure for themselves"
 )]
 #![cfg_attr(
-    target_os = "linux",
+    any(target_os = "linux", windows),
     expect(clippy::zombie_processes, reason = "these are the habits a shim has to cope with")
 )]
 
@@ -17,6 +17,8 @@
 mod behaviours;
 #[cfg(target_os = "linux")]
 mod measure;
+#[cfg(windows)]
+mod windows;
 
 fn main() {
     let mut args = std::env::args_os().skip(1);
@@ -25,4 +27,6 @@ fn main() {
     }
     #[cfg(target_os = "linux")]
     behaviours::run();
+    #[cfg(windows)]
+    windows::run();
 }

@@ -75,12 +75,24 @@ pub struct Client {
     pub passes: Passes,
     /// The key of a table whose every value has servers too, under `key`: those of one project each.
     pub projects: Option<&'static str>,
-    /// A folder with more files, each with servers of its own.
+    /// See the method.
     pub folder: Option<fn(&Places) -> PathBuf>,
     /// Whether a file that is missing is made where its folder is there: the folder belongs to this client alone.
     pub made: bool,
-    /// Its file, the first that exists of several; the last is the one to make.
+    /// See the method.
     pub files: fn(&Places) -> Vec<PathBuf>,
+}
+
+impl Client {
+    /// Its file, the first that exists of several; the last is the one to make. Written as its system writes paths.
+    pub fn files(&self, at: &Places) -> Vec<PathBuf> {
+        (self.files)(at).iter().map(|file| file.components().collect()).collect()
+    }
+
+    /// A folder with more files, each with servers of its own.
+    pub fn folder(&self, at: &Places) -> Option<PathBuf> {
+        self.folder.map(|folder| folder(at).components().collect())
+    }
 }
 
 /// The client of that id or name.

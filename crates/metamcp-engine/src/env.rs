@@ -25,7 +25,19 @@ pub(crate) fn is_set(name: &str) -> bool {
 /// The user's home, which need not be UTF-8.
 #[expect(clippy::disallowed_methods, reason = "this is the cure")]
 pub(crate) fn home() -> Option<PathBuf> {
-    std::env::var_os("HOME").map(PathBuf::from)
+    std::env::var_os(if cfg!(windows) { "USERPROFILE" } else { "HOME" }).map(PathBuf::from)
+}
+
+/// Our own program, links followed. On Linux also after it was replaced on disk, as an upgrade does while a daemon runs.
+pub fn own_program() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    Some(program.canonicalize().unwrap_or_else(|_| replaced(&program)))
+}
+
+/// The name of a program that the kernel calls deleted.
+fn replaced(program: &Path) -> PathBuf {
+    let name = program.to_str().and_then(|name| name.strip_suffix(" (deleted)"));
+    name.map_or_else(|| program.to_owned(), PathBuf::from)
 }
 
 /// The variables of one client: those of this process, or those that a client of the daemon brought along.
@@ -66,7 +78,7 @@ impl Variables {
     pub fn get(&self, name: &str) -> Option<String> {
         let value = match &self.all {
             None => var(name),
-            Some(all) => all.get(name).cloned(),
+            Some(all) => found(all, name).cloned(),
         };
         if let Some(asked) = &self.asked {
             asked.lock().insert(name.to_owned(), value.clone());
@@ -100,6 +112,14 @@ impl Variables {
     }
 }
 
+/// A variable among others. Windows takes names that differ in case for one: what is asked for as `PATH` is `Path` there.
+pub fn found<'a>(all: &'a BTreeMap<String, String>, name: &str) -> Option<&'a String> {
+    let same = |(one, _): &(&String, &String)| one.eq_ignore_ascii_case(name);
+    all.get(name).or_else(|| {
+        if cfg!(windows) { all.iter().find(same).map(|(_, value)| value) } else { None }
+    })
+}
+
 /// Where and for whom servers are started: the client's folder and variables.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
@@ -111,6 +131,13 @@ pub struct Surroundings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_that_was_replaced_keeps_its_place() {
+        assert_eq!(replaced(Path::new("/a/metamcp (deleted)")), Path::new("/a/metamcp"));
+        assert_eq!(replaced(Path::new("/a/metamcp")), Path::new("/a/metamcp"));
+        assert!(own_program().is_some_and(|program| program.is_file()));
+    }
 
     #[test]
     fn a_clients_variables_are_its_own_and_no_others() {

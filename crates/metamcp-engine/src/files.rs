@@ -3,11 +3,11 @@
 //! In: a directory, a name, bytes.  Out: all of the bytes or none, and never a hang.
 //! Tests: `files/tests.rs`.
 
-#[cfg(not(unix))]
-#[path = "files/portable.rs"]
-mod system;
 #[cfg(unix)]
 #[path = "files/unix.rs"]
+mod system;
+#[cfg(windows)]
+#[path = "files/windows.rs"]
 mod system;
 
 use std::fs::File;
@@ -16,8 +16,13 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests;
+#[cfg(all(test, windows))]
+mod windows_tests;
+
+#[cfg(windows)]
+pub(crate) use system::identity_of;
 
 /// Longest readable part of a component; with the digest and a suffix it stays far below the 255 bytes
 /// that file systems allow.
@@ -49,6 +54,17 @@ impl FileError {
     fn io(action: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
         Self::Io { action, path: path.to_owned(), source: source.into() }
     }
+}
+
+/// Does what another program may prevent for a moment by having the file open: on Windows a file that others read cannot
+/// always be replaced or removed. There it is tried again within a bound; elsewhere once is enough.
+pub fn patiently<T>(act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    system::patiently(act)
+}
+
+/// Whether a path still leads to this file, rather than to one that took its place.
+pub fn is_named(file: &File, path: &Path) -> io::Result<bool> {
+    system::is_named(file, path)
 }
 
 /// `name` as one path component: readable, and unique also on file systems that ignore case.

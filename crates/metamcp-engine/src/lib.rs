@@ -7,6 +7,7 @@ pub mod change_notifier;
 pub mod clock;
 pub mod compute;
 pub mod config;
+pub mod download;
 pub mod env;
 pub mod files;
 pub mod gateway;

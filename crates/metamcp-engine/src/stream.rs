@@ -163,7 +163,7 @@ pub fn has_reader() -> bool {
 }
 
 /// Unknown here before something is written.
-#[cfg(not(unix))]
+#[cfg(windows)]
 pub fn has_reader() -> bool {
     true
 }

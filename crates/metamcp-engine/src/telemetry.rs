@@ -40,12 +40,17 @@ pub fn also_to(sink: Sink) {
 
 /// Starts logging at a level. The first call wins.
 pub fn start(level: LogLevel) {
+    start_in(level, io::stderr());
+}
+
+/// The same for another place than stderr.
+pub fn start_in(level: LogLevel, mut log: impl Write + Send + 'static) {
     let (lines, waiting) = sync_channel::<Vec<u8>>(BACKLOG);
     let started =
         std::thread::Builder::new().name("log".into()).stack_size(64 * 1024).spawn(move || {
             for line in waiting {
                 // Nobody reads our stderr: then nobody misses the line.
-                drop(io::stderr().write_all(&line));
+                drop(log.write_all(&line));
             }
         });
     if started.is_ok() {

@@ -196,10 +196,11 @@ fn make_private(file: &Path) {
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).ok();
 }
 
-#[cfg(not(unix))]
-fn is_exposed(_file: &Path) -> bool {
-    false
+/// Who may write it is inherited from the user's profile; a link would lead out of that.
+#[cfg(windows)]
+fn is_exposed(file: &Path) -> bool {
+    std::fs::symlink_metadata(file).is_ok_and(|found| !found.is_file())
 }
 
-#[cfg(not(unix))]
+#[cfg(windows)]
 fn make_private(_file: &Path) {}

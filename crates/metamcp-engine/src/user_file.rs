@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
-use crate::clock;
+use crate::{clock, files};
 
 /// Largest file edited: state files of clients grow, but not beyond this.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -71,7 +71,7 @@ pub fn read<E>(path: &Path) -> Result<Option<String>, UserFileError<E>> {
         return Err(UserFileError::NotAFile { path: path.to_owned() });
     }
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| fail("open", error))?;
+    let file = files::patiently(|| File::open(path)).map_err(|error| fail("open", error))?;
     file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| fail("read", error))?;
     let text = String::from_utf8(bytes);
     text.map(Some).map_err(|_| UserFileError::NotText { path: path.to_owned() })
@@ -107,7 +107,7 @@ pub fn change<E>(
         }
         let temporary = written(&folder, &path, &after).map_err(|error| fail("write", error))?;
         let is_same = read::<E>(&path).is_ok_and(|now| now == before);
-        let moved = is_same.then(|| fs::rename(&temporary, &path));
+        let moved = is_same.then(|| files::patiently(|| fs::rename(&temporary, &path)));
         if !matches!(moved, Some(Ok(()))) {
             // The error is reported; a leftover temporary file is the lesser problem.
             fs::remove_file(&temporary).ok();
@@ -128,7 +128,7 @@ pub fn change<E>(
 /// The file that a path leads to. A symlink stays one, also if its target does not exist yet, since its owner wants the
 /// file to be there. If even the target's folder is missing, as on an unmounted disk, nothing is created.
 pub fn target(path: &Path) -> io::Result<PathBuf> {
-    if let Ok(found) = fs::canonicalize(path) {
+    if let Ok(found) = dunce::canonicalize(path) {
         return Ok(found);
     }
     let mut at = path.to_owned();
@@ -137,7 +137,7 @@ pub fn target(path: &Path) -> io::Result<PathBuf> {
             if at == path {
                 return std::path::absolute(path);
             }
-            let folder = at.parent().and_then(|folder| fs::canonicalize(folder).ok());
+            let folder = at.parent().and_then(|folder| dunce::canonicalize(folder).ok());
             let (Some(folder), Some(name)) = (folder.filter(|at| at.is_dir()), at.file_name())
             else {
                 let why = format!("it is a link to {}, whose folder is not there", at.display());
@@ -167,16 +167,28 @@ pub fn tell_of_waiting(tell: fn(&str)) {
     WAITING.set(tell).ok();
 }
 
-/// The lock, held until dropped; nothing if another program holds it for too long. The folder itself is locked where
-/// possible, so that no lock file is left beside other programs' files.
+/// What is locked: the folder itself, so that no lock file is left beside other programs' files.
+#[cfg(unix)]
+fn lockable(folder: &Path, _path: &Path) -> io::Result<File> {
+    File::open(folder)
+}
+
+/// Folders cannot be locked here: a file of ours is, one for each file that is edited, in a folder that every program of
+/// this user finds.
+#[cfg(windows)]
+fn lockable(_folder: &Path, path: &Path) -> io::Result<File> {
+    // From the system where the variable is kept from us, as some clients do.
+    let user = std::env::home_dir().unwrap_or_else(std::env::temp_dir);
+    let locks = user.join("AppData").join("Local").join("metamcp").join("locks");
+    fs::create_dir_all(&locks)?;
+    // The system takes names that differ in case for one.
+    let name = files::component(&path.to_string_lossy().to_lowercase());
+    File::options().create(true).append(true).open(locks.join(name))
+}
+
+/// The lock, held until dropped; nothing if another program holds it for too long.
 fn lock(folder: &Path, path: &Path) -> io::Result<Option<File>> {
-    let file = if cfg!(unix) {
-        File::open(folder)?
-    } else {
-        let mut name = path.as_os_str().to_owned();
-        name.push(".lock");
-        File::options().create(true).append(true).open(name)?
-    };
+    let file = lockable(folder, path)?;
     let mut told = false;
     let began = clock::std_instant();
     loop {

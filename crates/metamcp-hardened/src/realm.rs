@@ -16,6 +16,7 @@ use std::time::Duration;
 use wasmtime::{Instance, Store, Trap, TypedFunc, WasmParams, WasmResults};
 
 use self::host::{ReportedEnd, StoreData};
+pub use self::tick::Ticker;
 use crate::tuning;
 
 /// The host functions of a script. They are called while the script runs.
@@ -134,12 +135,13 @@ pub const TICK: Duration = Duration::from_millis(5);
 const BEYOND_HEAP: usize = 30 * 1024 * 1024;
 
 impl<N: Natives + 'static> Realm<N> {
-    /// Loads the module, ready for a script.
+    /// Loads the module, ready for a script that is interrupted by this ticker. There is one for a process, that of its
+    /// first realm.
     ///
     /// # Errors
     /// If this machine cannot run the built-in module.
-    pub fn build(natives: N) -> Result<Realm<N>, Unavailable> {
-        let (mut store, instance) = load::instance(natives)
+    pub fn build(natives: N, ticker: Ticker) -> Result<Realm<N>, Unavailable> {
+        let (mut store, instance) = load::instance(natives, ticker)
             .map_err(|error| Unavailable { reason: format!("{error:#}") })?;
         let exports = Exports::of(&mut store, &instance)
             .map_err(|error| Unavailable { reason: format!("{error:#}") })?;
@@ -255,6 +257,7 @@ impl<N: Natives + 'static> Realm<N> {
         function: &TypedFunc<P, R>,
         given: P,
     ) -> Result<R, ScriptEnd> {
+        let _inside = tick::Inside::new();
         self.store.set_epoch_deadline(1);
         function.call(&mut self.store, given).map_err(|error| self.stopped(&error))
     }

@@ -1,6 +1,6 @@
 //! How the module is compiled and run: one configuration for the compiler and the runtime, which must agree.
 //! Owns: every setting of wasmtime.      Never: differs between the two.
-//! In: nothing.  Out: a [`Config`].
+//! In: the system the module is for.  Out: a [`Config`].
 //! Tests: loading fails if the two disagree.
 //!
 //! `hardened/compiler` reads this file too.
@@ -19,7 +19,8 @@ pub(crate) const GUARD: u64 = 32 << 20;
 /// the script can catch; this one is for recursion without a check.
 pub(crate) const STACK: usize = 4 * 1024 * 1024;
 
-pub(crate) fn config() -> Config {
+/// The configuration for a module that runs on Windows, or on another system.
+pub(crate) fn config(is_windows: bool) -> Config {
     let mut config = Config::new();
     config.signals_based_traps(true);
     config.memory_reservation(RESERVED);
@@ -35,7 +36,10 @@ pub(crate) fn config() -> Config {
     // Nobody reads positions inside the engine; without them the module is smaller.
     config.wasm_backtrace(false);
     config.generate_address_map(false);
-    config.native_unwind_info(false);
+    // Windows finds its way through no stack without it.
+    config.native_unwind_info(is_windows);
+    // On macOS signals, as everywhere else: ports need a thread and a right that its sandbox has to grant.
+    config.macos_use_mach_ports(false);
     // Features that the C compiler does not use are disabled, to reduce the attack surface.
     config.wasm_simd(false);
     config.wasm_relaxed_simd(false);

@@ -1,27 +1,62 @@
-//! The sandbox's worker with the engine as WASM: the same lockdown and protocol, with one more layer of isolation.
+//! The sandbox's worker with the engine as WASM: the same protocol, and the same lockdown where there is one.
 //! Owns: the translation between the two.      Never: reaches anything a script could not.
 //! In: the calls that the worker's loop makes to an engine.  Out: calls into the module.
-//! Tests: `metamcp/tests/hardened.rs`, in builds that have the feature.
+//! Tests: `tests/workers.rs`, `metamcp/tests/hardened.rs`, in builds that have the feature.
 
-use metamcp_sandbox::layer;
 use metamcp_sandbox::limits::QUESTIONS;
 use metamcp_sandbox::prelude::{LINE, PARTIAL, PARTIAL_ITEM, PAYLOAD, TIMERS};
 use metamcp_sandbox::protocol::{End, ScriptError, Server, WorkerLimits};
-use metamcp_sandbox::worker::{Engine, HostHandle, WorkerSetup, position, serve};
-use nix::time::{ClockId, clock_gettime};
+use metamcp_sandbox::worker::{Engine, HostHandle, position, serve_unlocked};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use crate::realm::{Natives, RESERVED, Realm, ScriptEnd, ScriptInput, Thrown};
+use crate::confine;
+use crate::realm::{Natives, Realm, ScriptEnd, ScriptInput, Thrown, Ticker};
 
-/// Runs the worker and returns the exit code of the process; see `metamcp_sandbox::worker::worker_main`.
+/// Stack of the thread that runs a script without the lockdown. The main thread's is 1 or 2 MiB on Windows, and compiled
+/// code may use 4.
+const STACK: usize = 8 * 1024 * 1024;
+
+/// Exit code of a worker whose thread cannot be started.
+const BROKEN: i32 = 70;
+
+/// Runs the worker of the profile `hardened` and returns the exit code of the process; see
+/// `metamcp_sandbox::worker::worker_main`.
+#[cfg(target_os = "linux")]
 pub fn worker_main() -> i32 {
-    let walls =
-        WorkerSetup { layers: &[layer::WASM], reserved: RESERVED, ..WorkerSetup::default() };
-    serve(walls, |outside| {
-        let realm = Realm::build(HostNatives(outside)).ok()?;
-        Some(WasmEngine { realm, lines: 1, result: usize::MAX })
-    })
+    locked_down(metamcp_sandbox::lockdown::LinkKind::Socket)
+}
+
+/// The same for the profile `wasm`: connected by standard input and output, and with as much of the lockdown as there is.
+pub fn piped_worker_main() -> i32 {
+    #[cfg(target_os = "linux")]
+    return locked_down(metamcp_sandbox::lockdown::LinkKind::Pipes);
+    #[cfg(not(target_os = "linux"))]
+    unlocked_worker_main()
+}
+
+/// The same without any of it, as on systems that have none; on Linux only tests do without.
+pub fn unlocked_worker_main() -> i32 {
+    let worker = std::thread::Builder::new().stack_size(STACK).spawn(|| {
+        serve_unlocked(
+            |outside| WasmEngine::build(outside, Ticker::Thread),
+            confine::apply,
+            confine::begun,
+        )
+    });
+    worker.map_or(BROKEN, |worker| worker.join().unwrap_or(BROKEN))
+}
+
+#[cfg(target_os = "linux")]
+fn locked_down(link_kind: metamcp_sandbox::lockdown::LinkKind) -> i32 {
+    use metamcp_sandbox::worker::{WorkerSetup, serve};
+    let setup = WorkerSetup {
+        layers: &[metamcp_sandbox::layer::WASM],
+        reserved: crate::realm::RESERVED,
+        link_kind,
+        forks: false,
+    };
+    serve(setup, |outside| WasmEngine::build(outside, Ticker::CpuTimer))
 }
 
 /// The module as the engine of the worker's loop.
@@ -31,6 +66,13 @@ struct WasmEngine {
     lines: u32,
     /// Limit on the value as JSON, in bytes. The prelude counts characters, which may be more bytes.
     result: usize,
+}
+
+impl WasmEngine {
+    fn build(outside: HostHandle, ticker: Ticker) -> Option<WasmEngine> {
+        let realm = Realm::build(HostNatives(outside), ticker).ok()?;
+        Some(WasmEngine { realm, lines: 1, result: usize::MAX })
+    }
 }
 
 impl Engine for WasmEngine {
@@ -146,8 +188,7 @@ impl Natives for HostNatives {
     }
 
     fn now(&mut self) -> f64 {
-        clock_gettime(ClockId::CLOCK_REALTIME)
-            .map_or(0.0, |time| time.tv_sec() as f64 * 1e6 + time.tv_nsec() as f64 / 1e3)
+        confine::now()
     }
 
     fn is_out_of_time(&mut self) -> bool {

@@ -1,5 +1,5 @@
 //! The engine as WASM, with scripts that mean well and scripts that do not.
-#![cfg(feature = "wasm")]
+#![cfg(all(feature = "wasm", unix))]
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 #[path = "wasm/attacks.rs"]

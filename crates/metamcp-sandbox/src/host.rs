@@ -8,21 +8,16 @@
 //! wall clock, and kills.
 
 mod admission;
-#[cfg(target_os = "linux")]
 mod completion;
-#[cfg(target_os = "linux")]
 mod json_depth;
-#[cfg(target_os = "linux")]
+mod link;
 mod partials;
-#[cfg(target_os = "linux")]
 mod pending_answers;
-#[cfg(target_os = "linux")]
+mod process;
 mod run;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "macos", test))]
+mod seatbelt;
 mod spawn;
-#[cfg(not(target_os = "linux"))]
-mod unsupported;
-#[cfg(target_os = "linux")]
 mod workers;
 #[cfg(target_os = "linux")]
 mod zygote;
@@ -33,11 +28,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 
-#[cfg(target_os = "linux")]
 pub use self::run::run;
-#[cfg(not(target_os = "linux"))]
-pub use self::unsupported::{Worker, Workers, run};
-#[cfg(target_os = "linux")]
 pub use self::workers::{Worker, Workers};
 pub use crate::layer::Profile;
 pub use crate::limits::Limits;
@@ -47,7 +38,8 @@ pub use crate::protocol::{Level, Op, ScriptError, Server};
 /// it sees these arguments.
 #[derive(Debug, Clone)]
 pub struct Launch {
-    /// The program; `/proc/self/exe` is this binary, also after it was replaced on disk.
+    /// The program; `/proc/self/exe` is this binary, also after it was replaced on disk. Empty where this build has no
+    /// worker for the profile.
     pub program: PathBuf,
     /// The arguments that make it a worker.
     pub args: Vec<OsString>,
@@ -82,11 +74,14 @@ pub enum WorkerError {
         reason: String,
     },
     /// The lockdown exists on Linux only.
-    #[error("the sandbox needs Linux, this is {system}")]
+    #[error("its lockdown needs Linux, this is {system}")]
     Platform {
         /// The name of this system.
         system: &'static str,
     },
+    /// Without the lockdown scripts run in the engine as WASM, which this build does not have.
+    #[error("this build has no WebAssembly engine, without which there is no sandbox here")]
+    Engine,
 }
 
 /// One script to run.

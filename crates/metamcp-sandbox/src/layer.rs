@@ -29,6 +29,14 @@ pub const PARENT_DEATH: &str = "parent_death_signal";
 pub const WASM: &str = "wasm";
 /// The worker runs in a container.
 pub const CONTAINER: &str = "container";
+/// The worker ends when the pipe from the gateway is closed, whatever its script does.
+pub const LIFELINE: &str = "lifeline";
+/// A job object of Windows around the worker, which has taken limits on memory, processes and CPU time.
+pub const JOB_OBJECT: &str = "job_object";
+/// The limits of that job, as the system says that it keeps them. Windows does where it took them; Wine keeps none.
+pub const JOB_LIMITS: &str = "job_limits";
+/// The Seatbelt sandbox of macOS, which denies files, network and other processes.
+pub const SEATBELT: &str = "seatbelt";
 
 /// How strongly a script is confined. A missing layer is an error, never a weaker profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +49,9 @@ pub enum Profile {
     Hardened,
     /// A container of its own.
     Docker,
+    /// The engine as WASM in a process with the limits of its system, where there is no Linux lockdown. Whatever else
+    /// can be applied is.
+    Wasm,
 }
 
 /// Required by every profile.
@@ -61,15 +72,27 @@ const LOCKDOWN: [&str; 9] = [
 /// kernels; it is applied wherever it can be.
 const SECOND_TIME: [&str; 2] = [LANDLOCK_NETWORK, LANDLOCK_SCOPE];
 
+/// Required of a worker whose engine is WASM, where there is no Linux lockdown: what its system can do for certain.
+#[cfg(unix)]
+const WITHOUT_LOCKDOWN: [&str; 4] = [WASM, DESCRIPTORS, ENVIRONMENT, RESOURCE_LIMITS];
+#[cfg(not(unix))]
+const WITHOUT_LOCKDOWN: [&str; 4] = [WASM, ENVIRONMENT, JOB_OBJECT, LIFELINE];
+
 impl Profile {
     /// The layers required before a script is sent.
     pub fn demands(self) -> impl Iterator<Item = &'static str> {
-        let further: &[&str] = match self {
-            Profile::Standard | Profile::Dev => &[],
-            Profile::Hardened => &[SECOND_TIME[0], SECOND_TIME[1], WASM],
-            Profile::Docker => &[CONTAINER],
+        let (first, further): (&[&str], &[&str]) = match self {
+            Profile::Standard | Profile::Dev => (&LOCKDOWN, &[]),
+            Profile::Hardened => (&LOCKDOWN, &[SECOND_TIME[0], SECOND_TIME[1], WASM]),
+            Profile::Docker => (&LOCKDOWN, &[CONTAINER]),
+            Profile::Wasm => (&WITHOUT_LOCKDOWN, &[]),
         };
-        LOCKDOWN.into_iter().chain(further.iter().copied())
+        first.iter().chain(further).copied()
+    }
+
+    /// Whether its workers need the Linux lockdown.
+    pub fn needs_lockdown(self) -> bool {
+        self != Profile::Wasm
     }
 
     /// As it is written in settings.
@@ -79,6 +102,7 @@ impl Profile {
             Profile::Dev => "dev",
             Profile::Hardened => "hardened",
             Profile::Docker => "docker",
+            Profile::Wasm => "wasm",
         }
     }
 }
@@ -96,5 +120,7 @@ mod tests {
         }
         assert!(Profile::Hardened.demands().any(|layer| layer == WASM));
         assert!(Profile::Docker.demands().any(|layer| layer == CONTAINER));
+        // Where there is no lockdown, what holds a script is the engine.
+        assert!(Profile::Wasm.demands().any(|layer| layer == WASM));
     }
 }

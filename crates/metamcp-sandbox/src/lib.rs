@@ -12,10 +12,7 @@ pub mod layer;
 pub mod limits;
 #[cfg(target_os = "linux")]
 pub mod lockdown;
-#[cfg(target_os = "linux")]
 pub mod prelude;
 pub mod protocol;
-#[cfg(target_os = "linux")]
 mod run_clock;
-#[cfg(target_os = "linux")]
 pub mod worker;

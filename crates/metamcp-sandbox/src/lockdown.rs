@@ -24,7 +24,7 @@ use nix::unistd;
 use rustix::thread::{self, CapabilitySet, CapabilitySets};
 
 use crate::layer;
-use crate::protocol::MissingLayer;
+pub use crate::worker::Report;
 
 /// The descriptor of the socket, or of the pipe from the gateway.
 pub const SOCKET: RawFd = 0;
@@ -66,13 +66,15 @@ const RESOURCES: [(&str, Resource, u64); 7] = [
     ("processor time", Resource::RLIMIT_CPU, CPU_SECONDS),
 ];
 
-/// The result of the lockdown.
-#[derive(Debug, Default)]
-pub struct Report {
-    /// Layers in force.
-    pub layers: Vec<String>,
-    /// Layers that failed.
-    pub missing: Vec<MissingLayer>,
+/// What the lockdown needs and this kernel does not have, as far as can be told from outside of a worker.
+pub fn unsupported() -> Option<String> {
+    if !rights::can_restrict_files() {
+        return Some("this kernel has no Landlock, or has it disabled".to_owned());
+    }
+    // Where nothing can be read, the worker finds out.
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let knows_seccomp = status.lines().any(|line| line.starts_with("Seccomp:"));
+    (!knows_seccomp).then(|| "this kernel has no seccomp".to_owned())
 }
 
 /// Applies every layer. Never fails: failed layers are in the report. `reserved` is address space that an engine
@@ -91,18 +93,9 @@ pub fn apply(reserved: u64, link_kind: LinkKind) -> Report {
     report.note(layer::NO_NEW_PRIVILEGES, no_new_privileges());
     report.note(layer::CAPABILITIES, capabilities());
     rights::restrict_all(&mut report);
-    report.note(layer::RESOURCE_LIMITS, resource_limits(reserved));
+    report.note(layer::RESOURCE_LIMITS, resource_limits(reserved, link_kind));
     report.note(layer::SECCOMP, seccomp::install(link_kind));
     report
-}
-
-impl Report {
-    fn note(&mut self, layer: &str, applied: Result<(), String>) {
-        match applied {
-            Ok(()) => self.layers.push(layer.to_owned()),
-            Err(reason) => self.missing.push(MissingLayer { layer: layer.to_owned(), reason }),
-        }
-    }
 }
 
 /// Checks that the environment is empty, also as the kernel has it.
@@ -170,9 +163,14 @@ fn capabilities() -> Result<(), String> {
     }
 }
 
-fn resource_limits(reserved: u64) -> Result<(), String> {
+fn resource_limits(reserved: u64, link_kind: LinkKind) -> Result<(), String> {
     for (name, resource, most) in RESOURCES {
-        let most = if resource == Resource::RLIMIT_AS { most + reserved } else { most };
+        let most = match (resource, link_kind) {
+            (Resource::RLIMIT_AS, _) => most + reserved,
+            // No more than this many can be polled at once, and both are open.
+            (Resource::RLIMIT_NOFILE, LinkKind::Pipes) => most + 1,
+            _ => most,
+        };
         // A lower hard limit stays.
         let (_, hard) = getrlimit(resource).map_err(|error| format!("{name}: {error}"))?;
         let most = most.min(hard);

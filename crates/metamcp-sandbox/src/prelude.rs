@@ -3,13 +3,17 @@
 //! In: the name of a part.  Out: the function that makes it.
 //! Tests: `tests/language.rs`, in real workers.
 //!
-//! `build.rs` compiles `prelude/`. Parsing the sources took a worker a millisecond.
+//! `build.rs` compiles `prelude/` for the native engine, which runs on Linux only; the engine as WASM has its own copy. Parsing the sources took a worker a millisecond.
 
+#[cfg(target_os = "linux")]
 use rquickjs::loader::Loader as _;
+#[cfg(target_os = "linux")]
 use rquickjs::loader::bundle::{Bundle, ScaBundleData};
+#[cfg(target_os = "linux")]
 use rquickjs::{Ctx, Error, Function, Result};
 
 /// Calls, servers, console, timers, and how a run ends.
+#[cfg(target_os = "linux")]
 pub(crate) const CORE: &str = "core";
 
 /// Prefix of file names of prelude frames in a stack, as `build.rs` and `hardened/build.py` write them.
@@ -31,10 +35,12 @@ pub const PARTIAL: usize = 8 * 1024 * 1024;
 pub const PARTIAL_ITEM: usize = 1024 * 1024;
 
 /// The parts as bytecode, written by `build.rs`. Never from anywhere else: the engine does not verify bytecode.
+#[cfg(target_os = "linux")]
 const COMPILED: ScaBundleData<&[u8]> = include!(concat!(env!("OUT_DIR"), "/prelude.rs"));
 
 /// Loads a part: the function that creates it. All but the core are loaded on first use, so that a worker is ready
 /// sooner. A script cannot import one: the module loader of `worker/realm.rs` finds nothing.
+#[cfg(target_os = "linux")]
 pub(crate) fn part<'js>(ctx: &Ctx<'js>, name: &str) -> Result<Function<'js>> {
     let module = Bundle(COMPILED).load(ctx, name, None)?;
     let (module, evaluated) = module.eval()?;

@@ -1,5 +1,5 @@
-//! A clock that excludes the time in which the process was stopped or frozen.
-//! Owns: what counts as a pause, and the only reading of the clock.      Never: sleeps.
+//! A clock that excludes the time in which the process was stopped or frozen, and the clock of the processor.
+//! Owns: what counts as a pause, and the only reading of either clock.      Never: sleeps.
 //! In: times at which the clock was checked.  Out: time in which the process could run.
 //! Tests: below; `metamcp/tests/promises/pauses.rs` stops a gateway and its workers in the middle of scripts.
 
@@ -13,6 +13,29 @@ const MAX_DELAY: Duration = Duration::from_secs(1);
 #[expect(clippy::disallowed_methods, reason = "this is the cure")]
 pub(crate) fn now() -> Instant {
     Instant::now()
+}
+
+/// CPU time of this process; `None` if it cannot be read.
+#[cfg(unix)]
+pub(crate) fn cpu_time() -> Option<Duration> {
+    use nix::time::{ClockId, clock_gettime};
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).ok().map(Duration::from)
+}
+
+#[cfg(windows)]
+pub(crate) fn cpu_time() -> Option<Duration> {
+    cpu_time_of(&winsafe::HPROCESS::GetCurrentProcess())
+}
+
+/// CPU time of another process.
+#[cfg(windows)]
+pub(crate) fn cpu_time_of(process: &winsafe::HPROCESS) -> Option<Duration> {
+    let (_, _, kernel, user) = process.GetProcessTimes().ok()?;
+    // Each in units of 100 ns, in two halves.
+    let ticks = |time: winsafe::FILETIME| {
+        u64::from(time.dwHighDateTime) << 32 | u64::from(time.dwLowDateTime)
+    };
+    Some(Duration::from_nanos(ticks(kernel).saturating_add(ticks(user)).saturating_mul(100)))
 }
 
 /// The pause between two checks that should be at most an interval apart. All of the gap, since the start of the pause is

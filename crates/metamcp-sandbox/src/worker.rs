@@ -1,32 +1,39 @@
 //! The worker: our own binary started again, to run one script without any privileges.
-//! Owns: the lifecycle of that process, and its event loop.      Never: starts a thread, opens anything, runs a second script.
+//! Owns: the lifecycle of that process, and its event loop.      Never: opens anything, runs a second script.
 //! In: one job on the socket at descriptor 0, or on a pipe.  Out: requests, console lines and progress of the script, and how it ended.
-//! Tests: `tests/`.
+//! Tests: `tests/`; of [`serve_unlocked`] in `metamcp-hardened/tests`.
 //!
 //! Realm and prelude are built first, then the lockdown is applied and reported to the gateway, and only
-//! then does guest code arrive. The event loop detects deadlocks: when no job of the engine is left, no
+//! then does guest code arrive. Under the lockdown there is one thread; without it, where an engine brings its own walls
+//! ([`serve_unlocked`]), another one reads. The event loop detects deadlocks: when no job of the engine is left, no
 //! timer is set and no request is open, nothing can settle the script's promise any more.
 
 mod clock;
 mod link;
+#[cfg(target_os = "linux")]
+mod locked_down;
+#[cfg(target_os = "linux")]
 mod natives;
+mod output;
 pub mod position;
+#[cfg(target_os = "linux")]
 mod realm;
+#[cfg(target_os = "linux")]
 mod zygote;
 
 use std::cell::{Cell, RefCell};
-use std::ffi::OsString;
 use std::mem::ManuallyDrop;
 use std::rc::Rc;
 
 use self::clock::{CpuClock, Timers};
 use self::link::{Closed, Link};
-use self::realm::Realm;
-use self::zygote::Role;
+#[cfg(target_os = "linux")]
+pub use self::locked_down::{IN_CONTAINER, WorkerSetup, ZYGOTE, serve, worker_main};
+#[cfg(target_os = "linux")]
 pub(crate) use self::zygote::{NUMBER, UNKNOWN};
-use crate::layer;
-use crate::lockdown::{self, LinkKind};
-use crate::protocol::{End, FromWorker, Op, ScriptError, Server, ToWorker, WorkerLimits};
+use crate::protocol::{
+    End, FromWorker, MissingLayer, Op, ScriptError, Server, ToWorker, WorkerLimits,
+};
 use crate::run_clock::{self, CLOCK_CHECK_INTERVAL};
 
 /// Exit code of a worker that is done, or whose gateway is gone.
@@ -66,65 +73,56 @@ pub trait Engine {
     fn warm_up(&mut self) {}
 }
 
-/// What an engine adds to the lockdown and requires of it.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct WorkerSetup {
-    /// Layers the engine itself provides.
-    pub layers: &'static [&'static str],
-    /// Address space it reserves without using it.
-    pub reserved: u64,
-    /// The connection to the gateway.
-    pub link_kind: LinkKind,
-    /// Whether it is a zygote.
-    pub forks: bool,
+/// The layers around a worker.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Layers in force.
+    pub layers: Vec<String>,
+    /// Layers that failed.
+    pub missing: Vec<MissingLayer>,
 }
 
-/// The argument of a zygote.
-pub const ZYGOTE: &str = "zygote";
-/// The argument of a worker in a container.
-pub const IN_CONTAINER: &str = "container";
-/// The pid of the first process of a container.
-const FIRST_PROCESS: i32 = 1;
-
-/// Runs the worker with the native engine and returns the exit code of the process.
-///
-/// To be called first in `main`, before any runtime or thread exists. `args` is what follows the hidden
-/// argument on the command line: nothing, [`ZYGOTE`] or [`IN_CONTAINER`].
-pub fn worker_main(mut args: impl Iterator<Item = OsString>) -> i32 {
-    let word = args.next();
-    let setup = if word.as_ref().is_some_and(|word| word == IN_CONTAINER) {
-        let is_alone = nix::unistd::getpid().as_raw() == FIRST_PROCESS;
-        let layers: &[&str] = if is_alone { &[layer::CONTAINER] } else { &[] };
-        WorkerSetup { layers, link_kind: LinkKind::Pipes, ..WorkerSetup::default() }
-    } else {
-        WorkerSetup { forks: word.is_some_and(|word| word == ZYGOTE), ..WorkerSetup::default() }
-    };
-    serve(setup, |outside| Realm::build(&outside.0))
-}
-
-/// Runs the worker with the caller's engine, which is built before the lockdown.
-pub fn serve<E: Engine>(setup: WorkerSetup, build: impl FnOnce(HostHandle) -> Option<E>) -> i32 {
-    // Nobody would see the message, and the system call to write it would kill us before the exit code is set.
-    std::panic::set_hook(Box::new(|_| {}));
-    let state = Rc::new(State::default());
-    state.link.borrow_mut().kind = setup.link_kind;
-    // Never dropped: the exit frees it all at once, and the engine aborts in its destructor if something of a
-    // script is still referenced.
-    let engine = build(HostHandle(Rc::clone(&state))).map(ManuallyDrop::new);
-    let Some(mut engine) = engine else { return BROKEN };
-    if setup.forks {
-        // Returns in every forked worker, each with a copy of the engine.
-        match zygote::fork_workers() {
-            Ok(Role::Worker) => engine.warm_up(),
-            Ok(Role::Over) => return DONE,
-            Err(_) => return BROKEN,
+impl Report {
+    /// Notes whether a layer is in force.
+    pub fn note(&mut self, layer: &str, applied: Result<(), String>) {
+        match applied {
+            Ok(()) => self.layers.push(layer.to_owned()),
+            Err(reason) => self.missing.push(MissingLayer { layer: layer.to_owned(), reason }),
         }
     }
-    // The gateway decides whether that is enough, and sends no code otherwise.
-    let lockdown::Report { mut layers, missing } = lockdown::apply(setup.reserved, setup.link_kind);
-    layers.extend(setup.layers.iter().map(|&layer| layer.to_owned()));
+}
+
+/// Runs a worker without the Linux lockdown, connected by standard input and output, and returns the exit code of the
+/// process. The engine is built before `confine` gives up what the system lets a process give up; it has to hold a
+/// script by itself. `begun` is called with the script's limit on CPU time.
+///
+/// To be called first in `main`, before any runtime or thread exists.
+pub fn serve_unlocked<E: Engine>(
+    build: impl FnOnce(HostHandle) -> Option<E>,
+    confine: impl FnOnce() -> Report,
+    begun: impl FnOnce(std::time::Duration),
+) -> i32 {
+    // A message would be for nobody, and a panic ends the worker as it is.
+    std::panic::set_hook(Box::new(|_| {}));
+    // Before the limits, under which no thread can be started.
+    let Ok(link) = Link::pipes() else { return BROKEN };
+    let state = Rc::new(State::new(link));
+    let Some(mut engine) = build(HostHandle(Rc::clone(&state))).map(ManuallyDrop::new) else {
+        return BROKEN;
+    };
+    let report = confine();
+    run_job(&mut *engine, &state, report, begun)
+}
+
+/// Reports the layers, waits for the job, and does it.
+fn run_job(
+    engine: &mut impl Engine,
+    state: &State,
+    report: Report,
+    begun: impl FnOnce(std::time::Duration),
+) -> i32 {
     let mut link = state.link.borrow_mut();
-    link.send(&FromWorker::Ready { layers, missing });
+    link.send(&FromWorker::Ready { layers: report.layers, missing: report.missing });
     if link.flush().is_err() {
         return DONE;
     }
@@ -135,9 +133,10 @@ pub fn serve<E: Engine>(setup: WorkerSetup, build: impl FnOnce(HostHandle) -> Op
         Err(Closed::Gone) => return DONE,
         Ok(_) | Err(Closed::Garbled) => return REFUSED,
     };
+    begun(std::time::Duration::from_micros(limits.cpu));
     state.begin(limits);
     let end = match engine.begin(&code, &servers, &limits) {
-        Ok(()) => run(&mut *engine, &state).unwrap_or_else(|end| end),
+        Ok(()) => run(engine, state).unwrap_or_else(|end| end),
         Err(end) => end,
     };
     state.end(end);
@@ -256,7 +255,6 @@ fn out_of_memory() -> ScriptError {
 }
 
 /// Shared by the native functions of the realm and the event loop.
-#[derive(Default)]
 struct State {
     link: RefCell<Link>,
     timers: RefCell<Timers>,
@@ -268,11 +266,25 @@ struct State {
     /// Bytes left for console output.
     logs: Cell<u64>,
     dropped: Cell<u64>,
-    logs_tail: RefCell<natives::LogsTail>,
+    logs_tail: RefCell<output::LogsTail>,
     progress: Cell<u32>,
 }
 
 impl State {
+    fn new(link: Link) -> State {
+        State {
+            link: RefCell::new(link),
+            timers: RefCell::default(),
+            next: Cell::default(),
+            open: Cell::default(),
+            cpu_clock: Cell::default(),
+            logs: Cell::default(),
+            dropped: Cell::default(),
+            logs_tail: RefCell::default(),
+            progress: Cell::default(),
+        }
+    }
+
     fn begin(&self, limits: WorkerLimits) {
         self.logs.set(limits.logs);
         self.cpu_clock.set(Some(CpuClock::start(limits.cpu)));

@@ -48,6 +48,18 @@ impl PassEnv {
         }
     }
 
+    /// The same where names that differ by case alone mean the same variable, as on Windows.
+    pub fn names_in_any_case(&self, variable: &str) -> bool {
+        let upper = |name: &str| name.to_ascii_uppercase();
+        match self {
+            PassEnv::Usual(names) => {
+                let variable = upper(variable);
+                names.iter().any(|name| Pattern::new(upper(name.as_str())).matches(&variable))
+            }
+            PassEnv::Least | PassEnv::All => self.names(variable),
+        }
+    }
+
     /// Whether a variable was named, or all were.
     pub fn names(&self, variable: &str) -> bool {
         match self {
@@ -79,6 +91,8 @@ mod tests {
         let one = PassEnv::named(["GITHUB_TOKEN", "AWS_*"]);
         assert!(one.names("GITHUB_TOKEN") && one.names("AWS_ACCESS_KEY_ID"));
         assert!(!one.names("GITHUB_TOKEN_2") && !one.names("github_token"));
+        assert!(one.names_in_any_case("github_token") && one.names_in_any_case("aws_Region"));
+        assert!(!one.names_in_any_case("GITHUB_TOKEN_2"));
         let all = PassEnv::from_text("A, all");
         assert_eq!(all, PassEnv::All);
         assert!(all.names("WHATEVER"));

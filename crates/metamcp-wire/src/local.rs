@@ -30,6 +30,13 @@ pub const MAX_REPLY: usize = 4 * 1024 * 1024;
 /// How long a daemon waits for the hello.
 pub const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Where there is no half-close, on the pipes of Windows, this byte behind the last line of a client says that its input
+/// has ended. No line of JSON has it.
+pub const INPUT_ENDED: u8 = 0x04;
+/// There too, a line of this byte alone is the daemon's word that its client is to come anew: what the client wrote until
+/// now is answered here, and it says by [`INPUT_ENDED`] where that ends.
+pub const COME_ANEW: u8 = 0x05;
+
 /// Deepest nesting that is read: the state of a daemon, which is the deepest, has five levels.
 const MAX_DEPTH: usize = 16;
 /// Most flags or arguments of a hello.

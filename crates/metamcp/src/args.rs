@@ -230,6 +230,18 @@ Examples:
     Completions(CompletionsArgs),
     /// Print the version
     Version(VersionArgs),
+    /// Install the newest version, or say how
+    #[command(after_help = "\
+What install.sh or install.ps1 installed is replaced: the archive of the newest release is downloaded, its SHA-256 compared \
+with SHA256SUMS, its attestation verified where `gh` is installed and signed in, and the new program tried before it takes \
+the place of the old one, which is kept for --undo. Where a package manager installed metamcp, its command is shown instead.
+
+Examples:
+  metamcp upgrade
+  metamcp upgrade --check --json
+  metamcp upgrade --to 0.2.0
+  metamcp upgrade --undo")]
+    Upgrade(UpgradeArgs),
 }
 
 impl Command {
@@ -262,6 +274,7 @@ impl Command {
             Command::Tools(args) => args.json,
             Command::Get(args) => args.json,
             Command::Version(args) => args.json,
+            Command::Upgrade(args) => args.json,
             Command::Config(ConfigCommand::Edit(args)) => args.json,
             Command::Search(args) => args.json,
             Command::Call(args) => args.json,
@@ -293,7 +306,9 @@ impl Command {
             | Command::Daemon(DaemonCommand::Run(_) | DaemonCommand::Logs(_))
             | Command::Audit(AuditCommand::Export(_))
             | Command::Registry(RegistryCommand::Export(_) | RegistryCommand::Import(_))
-            | Command::Config(ConfigCommand::Schema | ConfigCommand::Docs(_))
+            | Command::Config(
+                ConfigCommand::Schema | ConfigCommand::Docs(_) | ConfigCommand::Man(_),
+            )
             | Command::Completions(_) => false,
         }
     }
@@ -562,6 +577,9 @@ Examples:
     /// Write the pages of the reference
     #[command(hide = true)]
     Docs(DocsArgs),
+    /// Write the manual pages
+    #[command(hide = true)]
+    Man(ManArgs),
 }
 
 /// Arguments of `metamcp config check`.
@@ -599,6 +617,34 @@ pub(crate) struct VersionArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp upgrade`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct UpgradeArgs {
+    /// Only say whether there is a newer version
+    #[arg(long, conflicts_with = "undo")]
+    pub(crate) check: bool,
+    /// Exactly this version, which may be older
+    #[arg(long, value_name = "VERSION", conflicts_with = "undo")]
+    pub(crate) to: Option<String>,
+    /// Go back to the version before the last upgrade
+    #[arg(long)]
+    pub(crate) undo: bool,
+    /// Where the files of the release are, if not on its usual page; https only [env: `METAMCP_BASE_URL`]
+    #[arg(long, value_name = "URL", conflicts_with = "undo")]
+    pub(crate) base_url: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp config man`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ManArgs {
+    /// The folder to write into
+    #[arg(value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) folder: std::path::PathBuf,
 }
 
 /// Arguments of `metamcp config docs`.
@@ -641,6 +687,10 @@ pub(crate) fn parse(
 
 /// The full parse, with clap.
 fn thorough(arguments: &[std::ffi::OsString]) -> Result<Args, clap::Error> {
+    if let Some(command) = version_as_json(arguments.get(1..).unwrap_or_default()) {
+        let settings = SettingFlags::default();
+        return Ok(Args { verbose: 0, quiet: false, settings, command: Some(command) });
+    }
     let arguments = &setup::addresses_named(arguments);
     // Every setting on every command makes thousands of flags: build them only for the commands named on the line.
     let is_named = |name: &str| arguments.iter().any(|word| word == name);
@@ -660,6 +710,14 @@ fn thorough(arguments: &[std::ffi::OsString]) -> Result<Args, clap::Error> {
         return Err(clap::Error::raw(clap::error::ErrorKind::UnknownArgument, message));
     }
     Ok(args)
+}
+
+/// `--version` ends the parsing where it stands; with `--json` beside it, it is the command.
+fn version_as_json(words: &[std::ffi::OsString]) -> Option<Command> {
+    let [one, other] = words else { return None };
+    let is_version = |word: &std::ffi::OsString| word == "--version" || word == "-V";
+    let both = (is_version(one) && other == "--json") || (one == "--json" && is_version(other));
+    both.then_some(Command::Version(VersionArgs { json: true }))
 }
 
 /// The whole command line, with the settings' flags shown where they help.

@@ -13,7 +13,6 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod daemon;
 mod daemon_client;
-#[cfg(unix)]
 pub(crate) mod daemon_run;
 pub(crate) mod demo;
 pub(crate) mod doctor;
@@ -30,7 +29,6 @@ pub(crate) mod logs;
 pub(crate) mod model;
 pub(crate) mod provisioned;
 pub(crate) mod registry;
-#[cfg_attr(not(unix), expect(dead_code, reason = "there is no daemon to run a command in"))]
 pub(crate) mod remote;
 pub(crate) mod restart;
 pub(crate) mod run;
@@ -43,6 +41,7 @@ pub(crate) mod token;
 pub(crate) mod top;
 pub(crate) mod trust;
 pub(crate) mod ui;
+pub(crate) mod upgrade;
 pub(crate) mod version;
 
 use metamcp_engine::config::Loaded;

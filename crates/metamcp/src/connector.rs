@@ -4,19 +4,21 @@
 //! Tests: `tests/daemon/`.
 //!
 //! A client starts one each, and most of the time they wait, so this is kept small: no clap, no runtime, no parsed JSON;
-//! one thread and one `poll`.
+//! one thread and one `poll` (on Windows, where not everything can be polled, a runtime of one thread and what it needs).
 
 mod answers;
 mod buffer;
+mod ends;
 mod launch;
 mod listen;
 mod relay;
+#[cfg(unix)]
 mod signals;
+#[cfg(unix)]
 mod streams;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread::JoinHandle;
@@ -25,12 +27,15 @@ use metamcp_config::settings::Given;
 use metamcp_engine::runtime_folder::Places;
 use metamcp_wire::local::{Code, Hello, Kind, Refusal};
 
+use self::ends::Link;
 use self::launch::{Launcher, Trouble};
 use crate::commands::serve::ClientEnd;
 use crate::exit::Exit;
 use crate::{args, env, render};
 
 pub(crate) use self::launch::start;
+#[cfg(windows)]
+pub(crate) use self::launch::start_apart;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -176,15 +181,22 @@ fn shown(words: &str) -> String {
 }
 
 /// Serves on a socket instead of stdin and stdout, as the daemon would: for when there is none any more.
-fn serve_alone() -> std::io::Result<(UnixStream, JoinHandle<()>)> {
+fn serve_alone() -> std::io::Result<(Link, JoinHandle<()>)> {
     /// As large as a main thread's.
     const STACK: usize = 8 * 1024 * 1024;
-    let (ours, theirs) = UnixStream::pair()?;
+    #[cfg(unix)]
+    let (ours, theirs) = Link::pair()?;
+    #[cfg(windows)]
+    let (ours, theirs) = ends::pair();
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let flags = args::serving(&words).unwrap_or_default();
     let thread = std::thread::Builder::new().name("gateway".to_owned()).stack_size(STACK);
+    #[cfg(unix)]
+    let client = ClientEnd::Socket(theirs);
+    #[cfg(windows)]
+    let client = ClientEnd::Here(theirs);
     let gateway = thread.spawn(move || {
-        if let Err(error) = crate::serve(flags, ClientEnd::Socket(theirs), &mut std::io::stderr()) {
+        if let Err(error) = crate::serve(flags, client, &mut std::io::stderr()) {
             say(&format!("{error:#}"));
         }
     })?;

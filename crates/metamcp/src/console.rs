@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use metamcp_engine::config::Loaded;
+use metamcp_engine::env::found;
 use metamcp_engine::gateway::Gateway;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -259,7 +260,7 @@ pub(crate) fn variables() -> Option<Vec<(OsString, OsString)>> {
 
 /// One of its variables; `own` has those of a command of this process.
 pub(crate) fn variable<T: From<String>>(name: &str, own: impl FnOnce() -> Option<T>) -> Option<T> {
-    served(|served| served.shell.variables.get(name).cloned().map(T::from)).unwrap_or_else(own)
+    served(|served| found(&served.shell.variables, name).cloned().map(T::from)).unwrap_or_else(own)
 }
 
 /// Whether somebody could be asked: stdin is a terminal of this process.

@@ -2,6 +2,9 @@
 //! Owns: the probe for a working Docker engine.      Never: chooses a profile.
 //! In: a profile.  Out: why it is unavailable, and how to fix that.
 //! Tests: below, and `tests/config/isolation.rs` with a stand-in for Docker.
+//!
+//! Whether every layer holds is known by the worker alone; what is said here keeps the default from being a profile
+//! that cannot be had.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -20,9 +23,17 @@ pub(crate) fn lacks(profile: CodeProfile) -> Option<Lack> {
     let lack =
         |reason: &str, cure: &str| Some(Lack { reason: reason.to_owned(), cure: cure.to_owned() });
     match profile {
-        CodeProfile::Hardened if !cfg!(feature = "hardened") => lack(
+        CodeProfile::Standard | CodeProfile::Hardened | CodeProfile::Dev
+            if !cfg!(target_os = "linux") =>
+        {
+            lack(
+                "the lockdown of this profile is that of the Linux kernel",
+                "leave code.profile unset, or set it to `wasm`",
+            )
+        }
+        CodeProfile::Hardened | CodeProfile::Wasm if !cfg!(feature = "hardened") => lack(
             "this build has no WebAssembly engine",
-            "use a build with the feature `hardened`: `cargo xtask hardened`, then `cargo build --release --features hardened`",
+            "install a package (npm, PyPI, the install script), or build with the feature `hardened`: `cargo xtask hardened`, then `cargo build --release --features hardened`",
         ),
         CodeProfile::Docker if !cfg!(target_os = "linux") => lack(
             "containers are used on Linux only",
@@ -38,8 +49,21 @@ pub(crate) fn lacks(profile: CodeProfile) -> Option<Lack> {
                 lack("there is no `docker` on the PATH", "install Docker and start it")
             }
         },
-        CodeProfile::Standard | CodeProfile::Hardened | CodeProfile::Dev | CodeProfile::Off => None,
+        CodeProfile::Standard | CodeProfile::Hardened | CodeProfile::Dev => kernel_lacks()
+            .and_then(|reason| lack(&reason, "enable it (`cat /sys/kernel/security/lsm` lists what is), or choose a code.profile")),
+        CodeProfile::Wasm | CodeProfile::Off => None,
     }
+}
+
+/// What the lockdown needs and this kernel does not have.
+#[cfg(target_os = "linux")]
+fn kernel_lacks() -> Option<String> {
+    metamcp_sandbox::lockdown::unsupported()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn kernel_lacks() -> Option<String> {
+    None
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -2,12 +2,12 @@
 
 mod args;
 mod commands;
-#[cfg(unix)]
 mod connector;
 mod console;
 mod env;
 mod example;
 mod exit;
+mod install_method;
 mod isolation;
 mod local_time;
 mod progress;
@@ -46,8 +46,12 @@ const WORKER_ARGUMENT: &str = "__worker";
 const CONTAINER_ARGUMENT: &str = "__container_worker";
 
 /// The same, for a worker with the engine as WASM.
-#[cfg(feature = "hardened")]
+#[cfg(all(feature = "hardened", target_os = "linux"))]
 const HARDENED_ARGUMENT: &str = "__hardened_worker";
+
+/// The same, for the profile `wasm`.
+#[cfg(feature = "hardened")]
+const WASM_ARGUMENT: &str = "__wasm_worker";
 
 /// The container client, looked up in `PATH`.
 const CONTAINER_ENGINE: &str = "docker";
@@ -80,9 +84,14 @@ fn main() -> ExitCode {
     if first.as_ref().is_some_and(|first| first == SWEEPER_ARGUMENT) {
         return ExitCode::from(u8::try_from(relay::sweeper_main(arguments)).unwrap_or(1));
     }
-    #[cfg(feature = "hardened")]
+    #[cfg(all(feature = "hardened", target_os = "linux"))]
     if first.as_ref().is_some_and(|first| first == HARDENED_ARGUMENT) {
         let code = metamcp_hardened::worker::worker_main();
+        return ExitCode::from(u8::try_from(code).unwrap_or(1));
+    }
+    #[cfg(feature = "hardened")]
+    if first.as_ref().is_some_and(|first| first == WASM_ARGUMENT) {
+        let code = metamcp_hardened::worker::piped_worker_main();
         return ExitCode::from(u8::try_from(code).unwrap_or(1));
     }
     if first.as_ref().is_some_and(|first| first == EXAMPLE_ARGUMENT) {
@@ -92,7 +101,6 @@ fn main() -> ExitCode {
         return completed(&shell, arguments, first);
     }
     // Before everything that takes time or memory: most processes of this program only pass bytes on to the daemon.
-    #[cfg(unix)]
     if let Some(code) = connector::run() {
         return code;
     }
@@ -160,8 +168,16 @@ pub(crate) fn worker(code: &CodeSettings) -> metamcp_sandbox::host::Launch {
             let env = relay::VARIABLES.iter().filter_map(own).collect();
             return metamcp_sandbox::host::Launch { program, args, env, forks: false };
         }
-        #[cfg(feature = "hardened")]
+        #[cfg(all(feature = "hardened", target_os = "linux"))]
         CodeProfile::Hardened => HARDENED_ARGUMENT,
+        #[cfg(feature = "hardened")]
+        CodeProfile::Wasm => WASM_ARGUMENT,
+        // Not in this build.
+        #[cfg(not(feature = "hardened"))]
+        CodeProfile::Wasm => {
+            let (program, args) = Default::default();
+            return metamcp_sandbox::host::Launch { program, args, env: Vec::new(), forks: false };
+        }
         // Without the WASM engine built in, the worker reports no such layer, and the gateway refuses it.
         _ => WORKER_ARGUMENT,
     };
@@ -346,8 +362,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
             commands::edit::run(load(config_request.flags)?, &given, &arguments, &mut out)
         }
         Command::Config(ConfigCommand::Docs(arguments)) => commands::config::docs(&arguments),
+        Command::Config(ConfigCommand::Man(arguments)) => commands::config::man(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments, &mut out),
         Command::Version(arguments) => commands::version::run(&arguments, &mut out),
+        Command::Upgrade(arguments) => commands::upgrade::run(&arguments, &mut out),
     }
 }
 

@@ -56,9 +56,31 @@ pub(crate) fn line(out: &mut dyn Write, prompt: &str) -> anyhow::Result<String> 
 }
 
 /// The same for secrets: the input is not echoed, so that nobody reads it over a shoulder or in the scrollback.
+#[cfg(windows)]
 pub(crate) fn secret(out: &mut dyn Write, prompt: &str) -> anyhow::Result<String> {
-    let silence = silence::begin(&io::stdin())
-        .context("this terminal cannot hide what is typed; give a reference instead, with -e NAME=file:/path or NAME=cmd:...")?;
+    // Keys are read one by one from the console, which shows none of them.
+    let terminal = ::console::Term::stderr();
+    if !terminal.is_term() {
+        bail!("{CANNOT_HIDE}");
+    }
+    write!(out, "{prompt} [not shown]: ")?;
+    out.flush()?;
+    match terminal.read_secure_line() {
+        Ok(line) => Ok(line.trim().to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+            writeln!(out)?;
+            bail!("interrupted: nothing was done")
+        }
+        Err(error) => Err(error).context(CANNOT_HIDE),
+    }
+}
+
+const CANNOT_HIDE: &str = "this terminal cannot hide what is typed; give a reference instead, with -e NAME=file:/path or NAME=cmd:...";
+
+/// The same for secrets: the input is not echoed, so that nobody reads it over a shoulder or in the scrollback.
+#[cfg(unix)]
+pub(crate) fn secret(out: &mut dyn Write, prompt: &str) -> anyhow::Result<String> {
+    let silence = silence::begin(&io::stdin()).context(CANNOT_HIDE)?;
     let typed = write!(out, "{prompt} [not shown]: ")
         .and_then(|()| out.flush())
         .and_then(|()| typed(&mut io::stdin().lock()));
@@ -73,9 +95,11 @@ pub(crate) fn secret(out: &mut dyn Write, prompt: &str) -> anyhow::Result<String
 }
 
 /// The byte that Ctrl-C sends while the terminal raises no signal for it.
+#[cfg(unix)]
 const INTERRUPT: u8 = 3;
 
 /// One line of typed input, trimmed; `None` if it was interrupted.
+#[cfg(unix)]
 fn typed(input: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     loop {
@@ -135,17 +159,6 @@ mod silence {
             // A terminal that is gone needs no restoring.
             tcsetattr(&self.terminal, SetArg::TCSADRAIN, &self.before).ok();
         }
-    }
-}
-
-#[cfg(not(unix))]
-mod silence {
-    use std::io;
-
-    pub(super) struct EchoOff;
-
-    pub(super) fn begin(_terminal: &io::Stdin) -> io::Result<EchoOff> {
-        Err(io::ErrorKind::Unsupported.into())
     }
 }
 

@@ -21,6 +21,33 @@ pub(crate) fn pages() -> Vec<(&'static str, String)> {
     ]
 }
 
+/// The manual pages of section 1: one of metamcp, one of each command.
+pub(crate) fn manual() -> std::io::Result<Vec<(String, Vec<u8>)>> {
+    let mut command = args::command();
+    command.build();
+    let mut pages = Vec::new();
+    manual_of(&command, "metamcp", &mut pages)?;
+    Ok(pages)
+}
+
+fn manual_of(
+    command: &clap::Command,
+    name: &str,
+    pages: &mut Vec<(String, Vec<u8>)>,
+) -> std::io::Result<()> {
+    // Pages are cited by name, and a page of `metamcp call` is called metamcp-call.
+    let own = command.clone().display_name(name);
+    let mut page = Vec::new();
+    // Without a date, so that the same program always makes the same page.
+    clap_mangen::Man::new(own).title(name).date("").render(&mut page)?;
+    pages.push((format!("{name}.1"), page));
+    let shown = |sub: &&clap::Command| !sub.is_hide_set() && sub.get_name() != "help";
+    for sub in command.get_subcommands().filter(shown) {
+        manual_of(sub, &format!("{name}-{}", sub.get_name()), pages)?;
+    }
+    Ok(())
+}
+
 fn cli_markdown() -> String {
     let mut page = "\
 <!-- Made from the code by `UPDATE_DOCS=1 cargo test -p metamcp reference`. Do not edit. -->

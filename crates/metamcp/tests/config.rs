@@ -32,6 +32,10 @@ mod screen;
 mod tools;
 #[path = "config/trust.rs"]
 mod trust;
+// The new program of a release is a script here.
+#[cfg(unix)]
+#[path = "config/upgrade.rs"]
+mod upgrade;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -1,4 +1,4 @@
-//! The profile `hardened`, in builds that have it: the same scripts, the same limits, one more sandbox layer.
+//! The profiles `hardened` and `wasm`, in builds that have them: the same scripts and limits with another engine.
 #![expect(
     clippy::unwrap_used,
     reason = "the whole binary is a test, which clippy cannot see outside test functions"
@@ -20,9 +20,18 @@ fn run(client: &Client, code: &str) -> Answer {
 
 #[test]
 fn scripts_run_and_end_as_they_do_in_the_native_engine() {
+    scripts_run_and_end_as_ever_in("hardened");
+}
+
+#[test]
+fn without_the_lockdown_they_do_as_well() {
+    scripts_run_and_end_as_ever_in("wasm");
+}
+
+fn scripts_run_and_end_as_ever_in(profile: &str) {
     let mut workspace = Workspace::new().unwrap();
     workspace.server("a", chaos_server(&[]));
-    workspace.setting("code", json!({"profile": "hardened", "cpuMs": 500, "maxCalls": 5}));
+    workspace.setting("code", json!({"profile": profile, "cpuMs": 500, "maxCalls": 5}));
     let command = workspace.command(Path::new(env!("CARGO_BIN_EXE_metamcp"))).unwrap();
     let client = Client::start(command).unwrap();
     client.initialize(&json!({}), HUNG).unwrap();

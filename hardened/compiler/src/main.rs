@@ -30,9 +30,9 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// For the least machine of each kind: whatever runs Linux on it runs this.
+/// For the least machine of each kind: whatever runs its system runs this.
 fn compile(wasm: &[u8], triple: &str, out: &Path) -> Result<()> {
-    let mut config = tuning::config();
+    let mut config = tuning::config(triple.contains("windows"));
     config.target(triple)?;
     config.cranelift_opt_level(OptLevel::Speed);
     let code = Engine::new(&config)?.precompile_module(wasm)?;

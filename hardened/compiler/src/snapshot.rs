@@ -48,7 +48,7 @@ pub fn of(wasm: &[u8]) -> Result<Vec<u8>> {
 
 /// Runs `init`. It may look at the clock, which stands still; whatever else it asks for fails the build.
 fn memory_after_init(wasm: &[u8]) -> Result<Vec<u8>> {
-    let mut config = tuning::config();
+    let mut config = tuning::config(cfg!(windows));
     config.epoch_interruption(false);
     let engine = Engine::new(&config)?;
     let module = Module::new(&engine, wasm)?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use sha2::{Digest, Sha512};
 
-use super::{Command, Surroundings, below, command_for, json, text};
+use super::{Command, Surroundings, below, command_for, json, real, text};
 
 /// What was asked for.
 #[derive(Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ pub(super) fn resolve<'a>(
 ) -> Option<(Command, &'a [&'a str])> {
     let request = request(args)?;
     let entry = find(&request, program, around)?;
-    Some((run(&entry, program)?, request.rest))
+    Some((run(&entry, program, around)?, request.rest))
 }
 
 /// `npm exec` reads flags after the package too, up to a `--`.
@@ -128,14 +128,15 @@ pub(super) fn resolve_exec<'a>(
         _ => {}
     }
     let entry = find(&request, program, around)?;
-    Some((run(&entry, program)?, request.rest))
+    Some((run(&entry, program, around)?, request.rest))
 }
 
 /// The node that belongs to an npx given by path; otherwise the one in `PATH`.
-fn run(entry: &Path, program: &Path) -> Option<Command> {
+fn run(entry: &Path, program: &Path, around: &Surroundings) -> Option<Command> {
+    let name = around.layout.node();
     let beside =
-        program.parent().map(|directory| directory.join("node")).filter(|node| node.is_file());
-    let node = beside.unwrap_or_else(|| PathBuf::from("node"));
+        program.parent().map(|directory| directory.join(name)).filter(|node| node.is_file());
+    let node = beside.unwrap_or_else(|| PathBuf::from(name));
     let by_name = matches!(text(entry.extension()), Some("js" | "mjs" | "cjs"));
     command_for(entry, &node, |start| match start.lines().next() {
         // Flags for node in the first line are the kernel's and `env`'s to pass on.
@@ -186,17 +187,19 @@ fn linked_bin(cwd: &Path, name: &str) -> Option<PathBuf> {
     }
     cwd.ancestors()
         .map(|directory| directory.join("node_modules/.bin").join(name))
-        .find_map(|link| link.canonicalize().ok().filter(|entry| entry.is_file()))
+        .find_map(|link| real(&link).filter(|entry| entry.is_file()))
 }
 
 /// Where global packages are: as configured, or next to the node that would run them.
 fn global_modules(program: &Path, around: &Surroundings) -> Option<PathBuf> {
-    let beside_program = program.parent().filter(|directory| directory.join("node").is_file());
+    let node = around.layout.node();
+    let beside_program = program.parent().filter(|directory| directory.join(node).is_file());
     let in_path = || {
-        around.path.iter().map(PathBuf::as_path).find(|directory| directory.join("node").is_file())
+        around.path.iter().map(PathBuf::as_path).find(|directory| directory.join(node).is_file())
     };
     let by_node = || beside_program.or_else(in_path).and_then(Path::parent).map(Path::to_owned);
-    Some(around.npm_prefix.clone().or_else(by_node)?.join("lib/node_modules"))
+    let prefix = around.npm_prefix.clone().or_else(by_node)?;
+    Some(prefix.join(around.layout.global_modules()))
 }
 
 /// Whether a tree holds what was asked for. Only npm may say what a tag or range means.
@@ -249,7 +252,7 @@ pub(super) fn cache_key(specs: &[&str]) -> String {
 /// The file behind a command: of the name asked for, or of the only one, or of the package's own name.
 fn entry(modules: &Path, name: &str, bin: Option<&str>) -> Option<PathBuf> {
     if let Some(bin) = bin {
-        let linked = below(&modules.join(".bin"), bin)?.canonicalize().ok();
+        let linked = real(&below(&modules.join(".bin"), bin)?);
         return linked.filter(|entry| entry.is_file());
     }
     let directory = modules.join(name);
@@ -265,5 +268,5 @@ fn entry(modules: &Path, name: &str, bin: Option<&str>) -> Option<PathBuf> {
         _ => return None,
     };
     // The real path, as the link in `.bin` would lead to: node looks for modules from there.
-    below(&directory, file)?.canonicalize().ok().filter(|entry| entry.is_file())
+    real(&below(&directory, file)?).filter(|entry| entry.is_file())
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::npx::{Package, Version, cache_key, package};
-use super::{Surroundings, npx, resolve_in, uvx};
+use super::{Layout, Surroundings, npx, resolve_in, uvx};
 use crate::spec::Spec;
 
 struct Home {
@@ -18,6 +18,7 @@ impl Home {
         let root = tempfile::tempdir().unwrap();
         let at = |path: &str| root.path().canonicalize().unwrap().join(path);
         let around = Surroundings {
+            layout: Layout::Unix,
             cwd: at("project/sub"),
             path: vec![at("no-node"), at("prefix/bin")],
             npm_cache: at(".npm"),
@@ -309,4 +310,36 @@ fn uvx_takes_a_cached_environment_made_for_the_tool_only() {
     let with = [("mcp_server_git", "1.0", ""), ("extra", "1.0", "")];
     home.python_environment(&format!("{cache}/b"), &with, "mcp-server-git");
     assert_eq!(home.resolved(&["uvx", "mcp-server-git"]), None, "made with something else");
+}
+
+#[cfg(unix)]
+#[test]
+fn on_windows_the_same_is_found_in_other_places() {
+    use std::os::unix::fs::PermissionsExt;
+    let mut home = Home::new();
+    home.around.layout = Layout::Windows;
+    home.around.npm_prefix = Some(home.at("roaming/npm"));
+    home.around.path.push(home.at("nodejs"));
+    home.file("nodejs/node.exe", "");
+    let cached = home.npx_install("one@1.0.0", "one", "1.0.0");
+    for npx in ["npx", "npx.cmd", "NPX.CMD"] {
+        let expected = words("node.exe", &[cached.to_str().unwrap(), "x"]);
+        assert_eq!(home.resolved(&[npx, "-y", "one@1.0.0", "x"]), expected, "{npx}");
+    }
+    let own = home.at("nodejs/npx.cmd");
+    let node = home.at("nodejs/node.exe");
+    let expected = words(node, &[cached.to_str().unwrap()]);
+    assert_eq!(home.resolved(&[own.to_str().unwrap(), "one@1.0.0"]), expected);
+    let modules = "roaming/npm/node_modules";
+    let global = home.package(modules, "two", "1.0.0", r#"{"two":"dist/index.js"}"#);
+    let expected = words("node.exe", &[global.to_str().unwrap()]);
+    assert_eq!(home.resolved(&["npx", "two"]), expected);
+
+    home.file("tools/tool/uv-receipt.toml", "");
+    home.file("tools/tool/Lib/site-packages/tool-1.2.dist-info/METADATA", "Name: tool\n\n");
+    home.file("tools/tool/Scripts/python.exe", "MZ");
+    let script = home.file("tools/tool/Scripts/tool.exe", "MZ");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(home.resolved(&["uvx.exe", "tool@1.2", "x"]), words(&script, &["x"]));
+    assert_eq!(home.resolved(&["uvx", "tool@1.3"]), None);
 }

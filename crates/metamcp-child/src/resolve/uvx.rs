@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::{Command, Surroundings, below, command_for, entries, read, text};
+use super::{Command, Layout, Surroundings, below, command_for, entries, read, real, text};
 
 /// What was asked for.
 #[derive(Debug, PartialEq, Eq)]
@@ -81,12 +81,12 @@ fn installed(request: &Request<'_>, around: &Surroundings) -> Option<Command> {
     if !environment.join("uv-receipt.toml").is_file() {
         return None;
     }
-    let distributions = Distributions::of(&environment);
+    let distributions = Distributions::of(&environment, around.layout);
     let version = distributions.version(&request.package)?;
     if request.version.is_some_and(|wanted| wanted != version) {
         return None;
     }
-    run(&environment, request.bin)
+    run(&environment, request.bin, around.layout)
 }
 
 /// The newest environment in the cache that was made for this package and nothing else.
@@ -97,12 +97,12 @@ fn cached(request: &Request<'_>, around: &Surroundings) -> Option<Command> {
     let environments =
         layouts.flat_map(|layout| entries(&layout)).flat_map(|by_python| entries(&by_python));
     let mut fitting: Vec<(SystemTime, PathBuf)> = environments
-        .filter_map(|environment| environment.canonicalize().ok())
+        .filter_map(|environment| real(&environment))
         .filter(|environment| {
-            below(&environment.join("bin"), request.bin).is_some_and(|bin| bin.is_file())
+            command(environment, request.bin, around.layout).is_some_and(|bin| bin.is_file())
         })
         .filter(|environment| {
-            let distributions = Distributions::of(environment);
+            let distributions = Distributions::of(environment, around.layout);
             let version = distributions.version(&request.package);
             version.is_some_and(|version| request.version.is_none_or(|wanted| wanted == version))
                 && distributions.is_only_root(&request.package)
@@ -112,12 +112,17 @@ fn cached(request: &Request<'_>, around: &Surroundings) -> Option<Command> {
         })
         .collect();
     fitting.sort();
-    run(&fitting.pop()?.1, request.bin)
+    run(&fitting.pop()?.1, request.bin, around.layout)
 }
 
-fn run(environment: &Path, bin: &str) -> Option<Command> {
-    let script = below(&environment.join("bin"), bin).filter(|script| script.is_file())?;
-    let python = environment.join("bin/python");
+/// Where an environment has a command.
+fn command(environment: &Path, bin: &str, layout: Layout) -> Option<PathBuf> {
+    below(&environment.join(layout.bin()), &layout.command(bin))
+}
+
+fn run(environment: &Path, bin: &str, layout: Layout) -> Option<Command> {
+    let script = command(environment, bin, layout).filter(|script| script.is_file())?;
+    let python = environment.join(layout.python());
     if !python.is_file() {
         return None;
     }
@@ -143,11 +148,18 @@ struct Distribution {
 }
 
 impl Distributions {
-    fn of(environment: &Path) -> Distributions {
-        let pythons = entries(&environment.join("lib")).into_iter().filter(|directory| {
-            text(directory.file_name()).is_some_and(|name| name.starts_with("python"))
-        });
-        let installed = pythons.flat_map(|python| entries(&python.join("site-packages")));
+    fn of(environment: &Path, layout: Layout) -> Distributions {
+        let folders = match layout {
+            Layout::Unix => {
+                let is_python = |directory: &PathBuf| {
+                    text(directory.file_name()).is_some_and(|name| name.starts_with("python"))
+                };
+                let pythons = entries(&environment.join("lib")).into_iter().filter(is_python);
+                pythons.map(|python| python.join("site-packages")).collect()
+            }
+            Layout::Windows => vec![environment.join("Lib/site-packages")],
+        };
+        let installed = folders.into_iter().flat_map(|folder| entries(&folder));
         let distributions = installed.filter_map(|directory| {
             let (name, version) =
                 text(directory.file_name())?.strip_suffix(".dist-info")?.split_once('-')?;

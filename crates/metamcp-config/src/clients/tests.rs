@@ -20,10 +20,13 @@ fn places(system: System) -> Places {
     }
 }
 
+/// The folder of a client's file, as this system writes an absolute path.
+const FOLDER: &str = if cfg!(windows) { "C:\\me\\.client" } else { "/home/me/.client" };
+
 /// An entry taken over where these variables are set.
 fn import((dialect, syntax): (Dialect, Syntax), name: &str, entry: &Value, own: &str) -> Imported {
     let is_set = |name: &str| ["HOME", "TOKEN", "GEM_TOKEN", "lower"].contains(&name);
-    let world = World { is_set: &is_set, folder: Some(Path::new("/home/me/.client")) };
+    let world = World { is_set: &is_set, folder: Some(Path::new(FOLDER)) };
     super::import((dialect, syntax), name, entry, own, &world)
 }
 
@@ -31,18 +34,64 @@ fn import((dialect, syntax): (Dialect, Syntax), name: &str, entry: &Value, own: 
 fn every_client_has_a_file_of_its_own_on_every_system() {
     for system in [System::Linux, System::Mac, System::Windows] {
         let at = places(system);
-        let mut files: Vec<PathBuf> =
-            CLIENTS.iter().flat_map(|client| (client.files)(&at)).collect();
+        let mut files: Vec<PathBuf> = CLIENTS.iter().flat_map(|client| client.files(&at)).collect();
         let count = files.len();
         files.sort();
         files.dedup();
         assert_eq!(files.len(), count);
         assert!(files.iter().all(|file| file.starts_with("/home/me")));
     }
-    let desktop = (named("Claude Desktop").unwrap().files)(&places(System::Mac));
+    let desktop = named("Claude Desktop").unwrap().files(&places(System::Mac));
     let expected = "/home/me/Library/Application Support/Claude/claude_desktop_config.json";
     assert_eq!(desktop, [Path::new(expected)]);
     assert!(named("VS_code").is_some() && named("nothing").is_none());
+}
+
+#[test]
+fn on_windows_each_client_has_its_file_where_its_program_looks() {
+    let expected = [
+        ("claude-desktop", "AppData/Roaming/Claude/claude_desktop_config.json"),
+        ("claude-code", ".claude.json"),
+        ("cursor", ".cursor/mcp.json"),
+        ("vscode", "AppData/Roaming/Code/User/mcp.json"),
+        ("vscode-insiders", "AppData/Roaming/Code - Insiders/User/mcp.json"),
+        ("vscode-server", ".vscode-server/data/User/mcp.json"),
+        ("windsurf", ".codeium/windsurf/mcp_config.json"),
+        ("windsurf-jetbrains", ".codeium/mcp_config.json"),
+        ("codex", ".codex/config.toml"),
+        ("gemini", ".gemini/settings.json"),
+        ("qwen", ".qwen/settings.json"),
+        ("antigravity", ".gemini/antigravity/mcp_config.json"),
+        ("zed", "AppData/Roaming/Zed/settings.json"),
+        ("opencode", ".config/opencode/opencode.json"),
+        ("crush", ".config/crush/crush.json"),
+        ("goose", "AppData/Roaming/Block/goose/config/config.yaml"),
+        ("continue", ".continue/config.yaml"),
+        (
+            "cline",
+            "AppData/Roaming/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+        ),
+        (
+            "roo",
+            "AppData/Roaming/Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json",
+        ),
+        ("amazon-q", ".aws/amazonq/mcp.json"),
+        ("warp", ".warp/.mcp.json"),
+        ("junie", ".junie/mcp/mcp.json"),
+        ("lm-studio", ".lmstudio/mcp.json"),
+        ("kiro", ".kiro/settings/mcp.json"),
+        ("copilot", ".copilot/mcp-config.json"),
+        ("factory", ".factory/mcp.json"),
+        ("kimi", ".kimi/mcp.json"),
+        ("qoder", ".qoder/mcp.json"),
+        ("trae", "AppData/Roaming/Trae/User/mcp.json"),
+        ("amp", ".config/amp/settings.json"),
+    ];
+    let at = places(System::Windows);
+    let made: Vec<_> = CLIENTS.iter().map(|client| (client.id, client.files(&at).pop())).collect();
+    let expected: Vec<_> =
+        expected.iter().map(|(id, file)| (*id, Some(at.home.join(file)))).collect();
+    assert_eq!(made, expected);
 }
 
 #[test]
@@ -147,10 +196,11 @@ fn entries_of_every_dialect_become_ours() {
         json!({ "type": "local", "command": ["npx", "x"], "environment": { "A": "1" }, "enabled": false }),
         json!({ "type": "local", "command": ["npx", "x"], "environment": { "A": "1" }, "enabled": false }),
     );
+    let beside = format!("file:{}", Path::new(FOLDER).join("key").display());
     check(
         Dialect::OpenCode,
         json!({ "type": "local", "command": ["npx", "{env:PACKAGE}"], "environment": { "A": "Bearer {env:A_TOKEN}!", "K": "{file:~/.key}", "R": "{file:./key}" } }),
-        json!({ "type": "local", "command": ["npx", "${PACKAGE}"], "environment": { "A": "Bearer ${A_TOKEN}!", "K": "file:~/.key", "R": "file:/home/me/.client/key" } }),
+        json!({ "type": "local", "command": ["npx", "${PACKAGE}"], "environment": { "A": "Bearer ${A_TOKEN}!", "K": "file:~/.key", "R": beside } }),
     );
     for dialect in [Dialect::Cline, Dialect::Crush] {
         check(

@@ -131,7 +131,7 @@ The reference is resolved each time the server starts; the secret goes into the 
 | `file:/run/secrets/key`, `file:~/key` | the content of a file, without the line break at its end |
 | `cmd:pass show work/key` | the output of a program; no shell, quotes group words |
 | `op://vault/item/field` | an item of 1Password, read by its program `op` |
-| `keychain://service/account` | an entry of the system's keychain: `security` on macOS, `secret-tool` on Linux |
+| `keychain://service/account` | an entry of the system's keychain: `security` on macOS, `secret-tool` on Linux, the Credential Manager (the entry `service/account`) on Windows |
 | `secretref:env:NAME`, `secretref:` before any of the above | the same, in full |
 | `literal:…` | the rest as it is, for a value that only looks like one of these |
 

@@ -5,6 +5,7 @@
 
 mod cases;
 
+use std::path::Path;
 use std::time::Duration;
 
 use insta::assert_snapshot;
@@ -122,9 +123,10 @@ fn every_key_reaches_the_model() {
              "exclusive": true, "eager": true, "maxInFlight": 1, "share": "project", "instances": 4, "tools": { "allow": ["get_*"], "deny": ["get_secret"] },
              "containment": "shim" }"#,
     );
+    let cwd = Path::new("/home/me").join("w");
     assert_eq!(
         stdio(&server),
-        ("a", vec![], vec![("A", "x"), ("B", "1.50"), ("C", "true")], Some("/home/me/w"))
+        ("a", vec![], vec![("A", "x"), ("B", "1.50"), ("C", "true")], cwd.to_str())
     );
     assert_eq!(server.timeout, Some(Duration::from_secs(5)));
     assert_eq!(server.description.as_deref(), Some("What it is"));

@@ -9,6 +9,8 @@ const PREFIXES: [&str; 2] = ["METAMCP_", "METATOOLS_"];
 /// Variables that gateways and installed servers set for one another, and the place of the daemon's socket, which is no
 /// setting because it has to be known before any is read.
 const INTERNAL: [&str; 3] = ["METAMCP_GATEWAYS_ABOVE", "METAMCP_ARGUMENTS", "METAMCP_RUNTIME_DIR"];
+/// What `metamcp upgrade` and the install scripts read; no file can set them, since no gateway does either.
+const INSTALLATION: [&str; 2] = ["METAMCP_BASE_URL", "METAMCP_PREFIX"];
 /// Most that are named.
 const MOST: usize = 20;
 /// Longest name that is repeated.
@@ -40,6 +42,7 @@ pub fn unknown_variables<'a>(
         without_prefix(name).is_some()
             && !known.contains(name)
             && !INTERNAL.contains(name)
+            && !INSTALLATION.contains(name)
             && !is_used(name)
     };
     let mut unknown: Vec<&str> = set.into_iter().filter(is_unknown).collect();
@@ -94,6 +97,7 @@ mod tests {
             "METATOOLS_QUX",
             "METAMCP_MY_TOKEN",
             "METAMCP_GATEWAYS_ABOVE",
+            "METAMCP_BASE_URL",
             "METAMCP",
         ]);
         let expect = [

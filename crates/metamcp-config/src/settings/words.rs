@@ -74,8 +74,9 @@ words! {
     #[derive(Default)]
     CodeProfile {
         #[default]
-        Standard = "standard": "A worker process of its own without files, network or other processes.",
+        Standard = "standard": "A worker process of its own without files, network or other processes; on Linux.",
         Hardened = "hardened": "The same worker with the engine inside WebAssembly; for builds that have it.",
+        Wasm = "wasm": "The engine inside WebAssembly, in a process with the limits its system has; for builds that have it.",
         Docker = "docker": "A container of the Docker engine on this machine.",
         Dev = "dev": "Like `standard` with engine traces in errors and longer limits.",
         Off = "off": "No code mode: `mcp_execute` is not listed, and rejected if called.",

@@ -11,7 +11,7 @@ use metamcp_config::config::{
     ServerState, Severity, Warning,
 };
 use metamcp_config::settings::{
-    self, CodeProfile, Given, Origin, RequestedRuntime, Resolved, Settings,
+    self, CodeProfile, Given, Origin, RequestedRuntime, Resolved, Settings, Value,
 };
 
 use super::project::{self, PROJECT_FILE, Project, ProjectTrust};
@@ -57,8 +57,9 @@ pub fn load(request: LoadOptions<'_>) -> Result<Loaded, LoadError> {
     };
     let Found { source, config, mut given, mut remarks, project, files } = found;
     given.extend(said);
-    let resolved = settings::resolve(given);
+    let mut resolved = settings::resolve(given);
     remarks.extend(runtime.and_then(|requested| isolation(&requested, &resolved, lacks)));
+    remarks.extend(default_isolation(&mut resolved, lacks));
     // Passing all variables names none of them.
     let names = |pass: &PassEnv, name: &str| *pass != PassEnv::All && pass.names(name);
     let is_passed = |name: &str| {
@@ -136,6 +137,33 @@ fn isolation(
         );
     }
     warning(requested.note.clone()?, None)
+}
+
+/// The profile where nobody chose one and the usual one cannot be had: the engine that needs no lockdown. Where there
+/// should be one, that is worth a remark.
+fn default_isolation(
+    resolved: &mut Resolved,
+    lacks: &dyn Fn(CodeProfile) -> Option<Lack>,
+) -> Option<Remark> {
+    let decided = resolved.values.iter_mut().find(|given| given.setting.flag == "code-profile")?;
+    if decided.origin != Origin::Default {
+        return None;
+    }
+    let Lack { reason, cure } = lacks(resolved.settings.code.profile)?;
+    let profile = CodeProfile::Wasm;
+    resolved.settings.code.profile = profile;
+    decided.value = Value::Word(profile.as_str());
+    cfg!(target_os = "linux").then(|| Remark {
+        severity: Severity::Warning,
+        path: None,
+        place: None,
+        message: format!(
+            "{reason}: scripts run in the profile `{}`, where the engine alone holds them",
+            profile.as_str()
+        ),
+        hint: Some(cure),
+        excerpt: None,
+    })
 }
 
 /// Whether a setting refers to this variable.
@@ -281,25 +309,29 @@ impl FileRead {
     }
 
     /// Warns of secrets in the user's own file that other users can read.
-    #[cfg(unix)]
     fn exposed_secrets(&self) -> Option<Remark> {
-        use std::os::unix::fs::PermissionsExt;
-        const READABLE_BY_OTHERS: u32 = 0o044;
-        let mode = fs::metadata(&self.path).ok()?.permissions().mode();
         let mut secrets = self.config.servers.iter().flat_map(ServerConfig::secrets);
         let is_written =
             secrets.any(|secret| secret.is_sensitive() && self.text.contains(secret.expose()));
-        (mode & READABLE_BY_OTHERS != 0 && is_written).then(|| {
+        (is_written && is_readable_by_others(&self.path)).then(|| {
             let hint = format!("chmod 600 {}", self.path.display());
             let message = "contains secrets and can be read by other users".to_owned();
             self.remark(Severity::Warning, message, Some(hint))
         })
     }
+}
 
-    #[cfg(not(unix))]
-    fn exposed_secrets(&self) -> Option<Remark> {
-        None
-    }
+#[cfg(unix)]
+fn is_readable_by_others(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    const READABLE_BY_OTHERS: u32 = 0o044;
+    fs::metadata(path).is_ok_and(|found| found.permissions().mode() & READABLE_BY_OTHERS != 0)
+}
+
+/// There is no mode: who may read it is inherited from the user's profile.
+#[cfg(windows)]
+fn is_readable_by_others(_path: &Path) -> bool {
+    false
 }
 
 fn read(
@@ -391,7 +423,7 @@ fn system_home() -> Option<PathBuf> {
     Some(user.dir).filter(|home| home.is_absolute())
 }
 
-#[cfg(not(unix))]
+#[cfg(windows)]
 fn system_home() -> Option<PathBuf> {
-    None
+    std::env::home_dir().filter(|home| home.is_absolute())
 }

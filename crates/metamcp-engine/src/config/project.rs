@@ -123,11 +123,12 @@ pub(super) fn find(
     effective: EffectiveConfig<'_>,
     is_itself: &dyn Fn(&Path, &str) -> bool,
 ) -> Option<(Project, Option<String>)> {
-    let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+    let folder = dunce::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
     let path = folder.join(PROJECT_FILE);
     // A dangling symlink counts as present.
     let found = fs::symlink_metadata(&path).ok()?;
-    let link = found.is_symlink().then(|| fs::canonicalize(&path).unwrap_or_else(|_| path.clone()));
+    let link =
+        found.is_symlink().then(|| dunce::canonicalize(&path).unwrap_or_else(|_| path.clone()));
     let mut project = Project {
         path,
         link,

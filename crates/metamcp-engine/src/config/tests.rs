@@ -11,6 +11,7 @@ struct Machine {
     root: TempDir,
     variables: Vec<(&'static str, String)>,
     flags: Vec<Given>,
+    has_lockdown: bool,
 }
 
 impl Machine {
@@ -19,7 +20,7 @@ impl Machine {
         fs::create_dir_all(root.path().join("project")).unwrap();
         fs::create_dir_all(root.path().join("user/.metamcp")).unwrap();
         let home = root.path().join("user").display().to_string();
-        Self { root, variables: vec![("HOME", home)], flags: Vec::new() }
+        Self { root, variables: vec![("HOME", home)], flags: Vec::new(), has_lockdown: true }
     }
 
     fn write(&self, path: &str, text: &str) -> PathBuf {
@@ -39,11 +40,12 @@ impl Machine {
             self.variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone())
         };
         let working_dir = self.root.path().join("project");
-        let lacks = |profile: CodeProfile| {
-            (profile == CodeProfile::Docker).then(|| Lack {
-                reason: "there is no Docker here".to_owned(),
-                cure: "install it".to_owned(),
-            })
+        let lack =
+            |reason: &str| Some(Lack { reason: reason.to_owned(), cure: "install it".to_owned() });
+        let lacks = |profile: CodeProfile| match profile {
+            CodeProfile::Docker => lack("there is no Docker here"),
+            CodeProfile::Standard if !self.has_lockdown => lack("there is no lockdown here"),
+            _ => None,
         };
         load(LoadOptions {
             flags: self.flags.clone(),
@@ -363,6 +365,29 @@ fn secrets_that_others_can_read_are_warned_of() {
     assert_eq!((with_mode(0o644), with_mode(0o600)), (1, 0));
     fs::write(&user, text("${TOKEN}")).unwrap();
     assert_eq!(with_mode(0o644), 0, "a variable's value is not in the file");
+}
+
+#[test]
+fn where_the_lockdown_cannot_be_had_the_default_is_the_engine_that_needs_none() {
+    let mut machine = Machine::new();
+    machine.has_lockdown = false;
+    let loaded = machine.load().unwrap();
+    assert_eq!(loaded.config.settings.code.profile, CodeProfile::Wasm);
+    let shown = loaded.values.iter().find(|given| given.setting.flag == "code-profile").unwrap();
+    assert_eq!((shown.value.text().as_ref(), &shown.origin), ("wasm", &Origin::Default));
+    let told: Vec<String> = loaded.remarks.iter().map(ToString::to_string).collect();
+    if cfg!(target_os = "linux") {
+        let expect = "there is no lockdown here: scripts run in the profile `wasm`, where the engine alone holds them";
+        assert_eq!(told, [expect]);
+    } else {
+        assert_eq!(told, [""; 0], "nothing is missing that could be there");
+    }
+    // What was chosen is never replaced.
+    machine.flag("code-profile", "standard");
+    let loaded = machine.load().unwrap();
+    assert_eq!(loaded.config.settings.code.profile, CodeProfile::Standard);
+    machine.flag("code-profile", "off");
+    assert_eq!(machine.load().unwrap().config.settings.code.profile, CodeProfile::Off);
 }
 
 #[test]

@@ -18,6 +18,15 @@ pub(super) type Handle = OwnedFd;
 /// Device and inode.
 pub(super) type Identity = (u64, u64);
 
+pub(super) fn patiently<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    act()
+}
+
+pub(super) fn is_named(file: &File, path: &Path) -> io::Result<bool> {
+    let (own, now) = (file.metadata()?, std::fs::metadata(path)?);
+    Ok((own.dev(), own.ino()) == (now.dev(), now.ino()))
+}
+
 pub(super) fn open_home(path: &Path) -> Result<Option<Handle>, FileError> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
     match nix::fcntl::open(path, flags, Mode::empty()) {

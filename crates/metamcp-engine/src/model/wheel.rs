@@ -34,7 +34,7 @@ struct Entry {
 }
 
 /// The content of the file of that name, of at most `most` bytes.
-pub(super) fn entry(archive: &[u8], name: &str, most: u64) -> Result<Vec<u8>, BadWheel> {
+pub fn entry(archive: &[u8], name: &str, most: u64) -> Result<Vec<u8>, BadWheel> {
     let entry = find(archive, name)?;
     if u64::from(entry.unpacked) > most {
         return Err(BadWheel::TooLarge);

@@ -168,8 +168,8 @@ async fn sandbox_policy(prefix: &Path) -> SandboxPolicy {
 
 /// The real path of a server's file, if no symlink on the way leads elsewhere.
 pub(super) fn inside(prefix: &Path, own: &Path) -> Option<PathBuf> {
-    let real = prefix.join(own).canonicalize().ok()?;
-    (real == prefix.canonicalize().ok()?.join(own)).then_some(real)
+    let real = dunce::canonicalize(prefix.join(own)).ok()?;
+    (real == dunce::canonicalize(prefix).ok()?.join(own)).then_some(real)
 }
 
 async fn pypi(plan: &Plan, work: &Path, prefix: &Path) -> Result<(), InstallError> {

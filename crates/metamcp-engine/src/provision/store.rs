@@ -359,7 +359,7 @@ impl Store {
     /// Gives an installed server access to a file or a folder of the user.
     pub fn allow(&self, name: &str, path: &Path) -> Result<Record, StoreError> {
         let mut record = self.record(name)?;
-        let real = path.canonicalize().map_err(|source| FileError::Io {
+        let real = dunce::canonicalize(path).map_err(|source| FileError::Io {
             action: "find",
             path: path.to_owned(),
             source,

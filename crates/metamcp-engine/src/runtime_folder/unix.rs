@@ -12,7 +12,12 @@ use nix::fcntl::OFlag;
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, UnixAddr};
 use nix::unistd::Uid;
 
-use super::{Candidate, NAME, Parent};
+use super::{Candidate, KEY_BYTES, NAME, Parent};
+
+/// Longest path of a socket with its final NUL: 104 bytes on macOS, 108 on Linux.
+const MAX_SOCKET_PATH: usize = 104;
+/// Longest name in the folder: key, process and suffix.
+const MAX_NAME: usize = 2 * KEY_BYTES + 1 + 10 + 5;
 
 pub type Listener = UnixListener;
 pub type Stream = UnixStream;
@@ -38,6 +43,17 @@ pub(super) fn candidates(home: &Path, said: Option<&str>) -> Vec<Candidate> {
         below(PathBuf::from(format!("/tmp/metamcp-{user}")), Parent::Private),
         Candidate { folder: home.join("run"), parent: home.to_owned(), parent_is: Parent::Named },
     ]
+}
+
+/// Whether a socket in the folder has a path that is short enough.
+pub(super) fn fitting(folder: &Path) -> Result<(), String> {
+    if folder.as_os_str().len() + 1 + MAX_NAME < MAX_SOCKET_PATH {
+        return Ok(());
+    }
+    Err(format!(
+        "the path {} is too long for a socket (the system allows {MAX_SOCKET_PATH} bytes)",
+        folder.display()
+    ))
 }
 
 /// Creates what is missing and refuses what is not safe.

@@ -1,8 +1,11 @@
-//! Secrets from programs: the output of a command, and the system keyring by its command-line tool.
-//! Owns: how each system's tool is asked.      Never: puts a secret on a command line, shows what a tool says.
-//! In: a command, or service and account.  Out: a secret, or why there is none.
-//! Tests: `secrets.rs`; `keychain.rs` for the line that macOS reads.
+//! Secrets from programs: the output of a command, and the system keyring.
+//! Owns: how a keyring is asked: by its command-line tool, on Windows itself, since its tool gives no secret back.      Never: passes a secret as an argument, shows what a program says.
+//! In: words, or service and account, and patience.  Out: a secret, or why there is none.
+//! Tests: `secrets.rs`, and on Windows in `credential_manager.rs`.
 
+#[cfg(windows)]
+mod credential_manager;
+#[cfg(unix)]
 mod keychain;
 
 use std::process::Stdio;
@@ -11,14 +14,14 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
+#[cfg(windows)]
+pub use self::credential_manager::{forget, keep, kept};
 use super::MAX_BYTES;
 use crate::env;
 
 /// Reads a secret from the system keyring.
+#[cfg(unix)]
 pub async fn kept(service: &str, account: &str, patience: Duration) -> Result<String, String> {
-    if cfg!(windows) {
-        return Err(NO_KEYRING.to_owned());
-    }
     let mac = ["security", "find-generic-password", "-w", "-s", service, "-a", account];
     let linux = ["secret-tool", "lookup", "service", service, "account", account];
     let words: &[&str] = if cfg!(target_os = "macos") { &mac } else { &linux };
@@ -27,15 +30,13 @@ pub async fn kept(service: &str, account: &str, patience: Duration) -> Result<St
 
 /// Stores a secret in the system keyring, replacing an existing one. It is never passed as an argument, which every user
 /// of the machine could read.
+#[cfg(unix)]
 pub async fn keep(
     service: &str,
     account: &str,
     secret: &str,
     patience: Duration,
 ) -> Result<(), String> {
-    if cfg!(windows) {
-        return Err(NO_KEYRING.to_owned());
-    }
     if cfg!(target_os = "macos") {
         let line = keychain::line(service, account, secret)?;
         return printed(&["security", "-i"], Some(&line), patience).await.map(drop);
@@ -46,10 +47,8 @@ pub async fn keep(
 }
 
 /// Deletes a secret from the system keyring.
+#[cfg(unix)]
 pub async fn forget(service: &str, account: &str, patience: Duration) -> Result<(), String> {
-    if cfg!(windows) {
-        return Err(NO_KEYRING.to_owned());
-    }
     let mac = ["security", "delete-generic-password", "-s", service, "-a", account];
     let linux = ["secret-tool", "clear", "service", service, "account", account];
     let words: &[&str] = if cfg!(target_os = "macos") { &mac } else { &linux };
@@ -59,10 +58,8 @@ pub async fn forget(service: &str, account: &str, patience: Duration) -> Result<
 /// Whether a keyring is likely: on Linux it is a service of the user's session, and there may be none.
 pub fn has_keyring() -> bool {
     let session = ["DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"];
-    cfg!(target_os = "macos") || (cfg!(unix) && session.iter().any(|name| env::is_set(name)))
+    !cfg!(target_os = "linux") || session.iter().any(|name| env::is_set(name))
 }
-
-const NO_KEYRING: &str = "this system's keychain is not read; use `cmd:` with a program that does";
 
 /// The output of a program with this input. Its stderr is not shown: it might contain secrets.
 #[expect(clippy::disallowed_methods, reason = "programs that keep secrets are started here")]

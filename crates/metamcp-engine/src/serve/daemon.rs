@@ -7,6 +7,7 @@ pub mod admin;
 mod connection;
 mod contexts;
 mod listening;
+pub mod local;
 mod page;
 mod report;
 
@@ -23,7 +24,6 @@ use metamcp_sandbox::host::Launch;
 use metamcp_types::moment::Moment;
 use metamcp_wire::local::{CommandLine, Hello, Refusal};
 use parking_lot::Mutex;
-use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, mpsc, watch};
 
 use self::contexts::Contexts;
@@ -33,7 +33,7 @@ use crate::env::Variables;
 use crate::gateway::{Gateway, Machine};
 use crate::history::History;
 use crate::observe::{Identity, Subscriber};
-use crate::runtime_folder::{Held, Places, peer_is_us};
+use crate::runtime_folder::{Held, Places};
 use crate::serve::http::Plan;
 use crate::task;
 
@@ -59,7 +59,7 @@ pub trait Host: Send + Sync {
     fn plan(&self, loaded: &Loaded, client: &ClientContext)
     -> Result<(Plan, Vec<String>), Refusal>;
     /// Runs a command of a shell, to its last frame.
-    fn command(&self, command: Command, stream: UnixStream) -> Boxed<()>;
+    fn command(&self, command: Command, stream: local::Stream) -> Boxed<()>;
     /// Runs one on behalf of the page, and returns what it printed.
     fn run(&self, command: Command) -> Boxed<CommandOutput>;
 }
@@ -189,7 +189,7 @@ impl Daemon {
     }
 
     /// Serves until it is told to stop, or nobody has needed it for a while; then drains, and ends every server.
-    pub async fn serve(self: &Arc<Self>, listener: UnixListener, mut stop: mpsc::Receiver<()>) {
+    pub async fn serve(self: &Arc<Self>, listener: local::Listener, mut stop: mpsc::Receiver<()>) {
         let mut stopping = self.stopping.subscribe();
         self.touch();
         tracing::info!("the daemon of version {VERSION} serves as process {}", std::process::id());
@@ -245,19 +245,16 @@ impl Daemon {
         !limit.is_zero() && u128::from(idle) >= limit.as_millis()
     }
 
-    async fn accept(
-        self: &Arc<Self>,
-        accepted: std::io::Result<(UnixStream, tokio::net::unix::SocketAddr)>,
-    ) {
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+    async fn accept(self: &Arc<Self>, accepted: std::io::Result<(local::Stream, bool)>) {
+        let (stream, is_ours) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!("cannot take a connection on the local socket: {error}");
                 return tokio::time::sleep(ACCEPT_BACKOFF).await;
             }
         };
         // Nobody else gets into the folder; should somebody all the same, nothing is said to them.
-        if !peer_is_us(&stream).unwrap_or(false) {
+        if !is_ours {
             tracing::warn!(
                 "a process of another user connected to the local socket; it was turned away"
             );

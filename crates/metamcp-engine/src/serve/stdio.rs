@@ -71,7 +71,7 @@ where
 /// One client with a session of its own, over a pair of byte streams.
 pub(super) struct Served {
     pub(super) session: Arc<Session>,
-    outbox: Arc<Outbox>,
+    pub(super) outbox: Arc<Outbox>,
     writer: Mutex<Option<JoinHandle<WriteEnd>>>,
     asking: JoinHandle<()>,
 }

@@ -36,6 +36,9 @@ const ARGUMENTS: [&str; 2] = ["code", "timeoutMs"];
 const READY: usize = 2;
 /// A script up to this length is parsed in some microseconds.
 const PARSE_INLINE: usize = 2 * 1024;
+/// Where the engine as WASM is.
+const PACKAGES: &str = "Install metamcp from npm, PyPI or by its install script, whose builds have the engine; \
+    a build of one's own needs `cargo xtask hardened` and the feature `hardened`";
 /// Longest name of an image that is quoted.
 const MAX_IMAGE: usize = 200;
 /// `dev` is for experiments by hand: its time limits are this many times longer.
@@ -51,16 +54,9 @@ pub struct CodeMode {
 impl CodeMode {
     /// Code mode whose workers are started by `launch`; none is, before the first script.
     pub fn new(settings: &CodeSettings, launch: Launch) -> CodeMode {
-        let profile = match settings.profile {
-            CodeProfile::Standard => Some(Profile::Standard),
-            CodeProfile::Hardened => Some(Profile::Hardened),
-            CodeProfile::Docker => Some(Profile::Docker),
-            CodeProfile::Dev => Some(Profile::Dev),
-            CodeProfile::Off => None,
-        };
         CodeMode {
             settings: settings.clone(),
-            workers: profile.map(|profile| Workers::new(launch, profile, READY)),
+            workers: profile(settings.profile).map(|profile| Workers::new(launch, profile, READY)),
             script_queue: ScriptQueue::new(settings.executions as usize),
         }
     }
@@ -115,6 +111,18 @@ impl CodeMode {
     /// Bytes of output that are shown.
     pub(super) fn shown_log_bytes(&self) -> usize {
         self.settings.shown_log_bytes
+    }
+}
+
+/// The sandbox's profile of that name; `None` if there is no code mode.
+pub fn profile(configured: CodeProfile) -> Option<Profile> {
+    match configured {
+        CodeProfile::Standard => Some(Profile::Standard),
+        CodeProfile::Hardened => Some(Profile::Hardened),
+        CodeProfile::Wasm => Some(Profile::Wasm),
+        CodeProfile::Docker => Some(Profile::Docker),
+        CodeProfile::Dev => Some(Profile::Dev),
+        CodeProfile::Off => None,
     }
 }
 
@@ -534,7 +542,13 @@ fn no_worker(refused: &host::WorkerError, code: &CodeSettings) -> ErrorObject {
         return no_files(reason);
     }
     let needs = match code.profile {
-        CodeProfile::Hardened => {
+        _ if matches!(refused, host::WorkerError::Platform { .. }) => {
+            "Here the profile `wasm` is the one for scripts, and the default. ".to_owned()
+        }
+        CodeProfile::Wasm if matches!(refused, host::WorkerError::Engine) => {
+            format!("{PACKAGES}. ")
+        }
+        CodeProfile::Hardened | CodeProfile::Wasm => {
             "The profile needs a build with the feature `hardened`. ".to_owned()
         }
         CodeProfile::Docker => format!(

@@ -4,8 +4,9 @@ use std::sync::OnceLock;
 
 use wasmtime::{Engine, Error, Instance, Module, Result, Store, Trap, UpdateDeadline};
 
+use super::Natives;
 use super::host::{self, StoreData};
-use super::{Natives, tick};
+use super::tick::{self, Ticker};
 use crate::tuning;
 
 /// The compiled module as `cargo xtask hardened` made it; `build.rs` verified its checksum.
@@ -14,8 +15,9 @@ static MODULE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/engine.cwasm"))
 /// A fresh instance with its full memory, and nothing of any script in it.
 pub(super) fn instance<N: Natives + 'static>(
     natives: N,
+    ticker: Ticker,
 ) -> Result<(Store<StoreData<N>>, Instance)> {
-    let module = module()?;
+    let module = module(ticker)?;
     let mut store = Store::new(module.engine(), StoreData::new(natives));
     store.limiter(|inside| inside);
     store.epoch_deadline_callback(|mut store| {
@@ -36,14 +38,14 @@ pub(super) fn instance<N: Natives + 'static>(
 }
 
 /// Loaded once per process. A worker runs one script; tests run many.
-fn module() -> Result<&'static Module> {
+fn module(ticker: Ticker) -> Result<&'static Module> {
     static LOADED: OnceLock<Module> = OnceLock::new();
     if let Some(module) = LOADED.get() {
         return Ok(module);
     }
-    let module = load(&Engine::new(&tuning::config())?)?;
+    let module = load(&Engine::new(&tuning::config(cfg!(windows)))?)?;
     let module = LOADED.get_or_init(|| module);
-    tick::start(module.engine())?;
+    tick::start(module.engine(), ticker)?;
     Ok(module)
 }
 

@@ -3,9 +3,15 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::thread;
 
-use metamcp_hardened::realm::{Natives, Realm, ScriptEnd, ScriptInput};
+use metamcp_hardened::realm::{Natives, Realm, ScriptEnd, ScriptInput, Ticker};
 use nix::time::{ClockId, clock_gettime};
 use sha2::{Digest, Sha256};
+
+/// What interrupts scripts here.
+#[cfg(target_os = "linux")]
+const TICKER: Ticker = Ticker::CpuTimer;
+#[cfg(not(target_os = "linux"))]
+const TICKER: Ticker = Ticker::Thread;
 
 /// The operation that has no response.
 const PARTIAL: u8 = 7;
@@ -99,7 +105,7 @@ pub(crate) fn run(code: &str, bounds: Bounds) -> Run {
 }
 
 fn looped(code: &str, bounds: Bounds) -> Run {
-    let mut realm = Realm::build(World::default()).unwrap();
+    let mut realm = Realm::build(World::default(), TICKER).unwrap();
     realm.natives().deadline = processor_milliseconds() + bounds.cpu_milliseconds;
     let setup = format!(
         r#"{{"servers":[{{"name":"git hub","identifiers":["gitHub","git_hub"]}},{{"name":"github","identifiers":["github"]}}],"sleep":30000,"result":{},"limits":{{"payload":4194304,"line":8192,"timers":1000,"calls":2000,"questions":2000,"partial":8388608,"partial_item":1048576}}}}"#,

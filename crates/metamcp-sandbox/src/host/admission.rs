@@ -1,7 +1,5 @@
 //! Admission control of one run: what may start, what is queued, which limit is hit. Pure: given the time.
 
-#![cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there are no workers elsewhere"))]
-
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 

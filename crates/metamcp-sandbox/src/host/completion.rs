@@ -1,16 +1,14 @@
 //! How a run ended: the status, error and limit a client is told.
 
-use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
-
-use nix::sys::signal::Signal;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::admission::LimitKind;
 use super::json_depth::json_depth;
+use super::process::Death;
 use super::{LimitHit, Limits, ScriptError, Status};
 use crate::limits::{DEPTH, QUESTIONS};
 use crate::protocol::{End, ProtocolViolation};
@@ -137,34 +135,26 @@ impl Completion {
 
     /// The worker died without reporting an end.
     pub(super) fn from_exit(status: Option<ExitStatus>, limits: &Limits) -> Completion {
-        let signal = status
-            .and_then(|status| status.signal())
-            .and_then(|number| Signal::try_from(number).ok());
-        match signal {
-            Some(Signal::SIGXCPU) => cpu(limits),
-            // A failed allocation outside of the engine's heap aborts; the kernel's OOM killer kills.
-            Some(signal @ (Signal::SIGABRT | Signal::SIGKILL)) => memory(
+        let failed = |message| Completion::failed(Status::Error, named("SandboxError", message));
+        match Death::of(status) {
+            Death::Cpu => cpu(limits),
+            Death::Memory(how) => memory(
                 limits,
-                named("InternalError", format!("out of memory: the sandbox worker ended with {signal}")),
-            ),
-            Some(Signal::SIGSYS) => Completion::failed(
-                Status::Error,
                 named(
-                    "SandboxError",
-                    "the script made the engine try something the sandbox forbids (SIGSYS); the worker was killed".to_owned(),
+                    "InternalError",
+                    format!("out of memory: the sandbox worker ended with {how}"),
                 ),
             ),
-            Some(signal) => Completion::failed(
-                Status::Error,
-                named("SandboxError", format!("the script made the engine fail ({signal})")),
-            ),
-            None => {
-                let code = status.and_then(|status| status.code());
-                let how = code.map_or_else(|| "for an unknown reason".to_owned(), |code| format!("with code {code}"));
-                Completion::failed(
-                    Status::Error,
-                    named("SandboxError", format!("the sandbox worker ended {how} before the script did")),
-                )
+            Death::Forbidden(how) => failed(format!(
+                "the script made the engine try something the sandbox forbids ({how}); the worker was killed"
+            )),
+            Death::Fault(how) => failed(format!("the script made the engine fail ({how})")),
+            Death::Exit(code) => {
+                let how = code.map_or_else(
+                    || "for an unknown reason".to_owned(),
+                    |code| format!("with code {code}"),
+                );
+                failed(format!("the sandbox worker ended {how} before the script did"))
             }
         }
     }
@@ -275,20 +265,6 @@ fn size(bytes: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_silent_death_is_told_by_its_signal() {
-        let limits = Limits::default();
-        let of = |raw| Completion::from_exit(Some(ExitStatus::from_raw(raw)), &limits);
-        assert_eq!(of(Signal::SIGXCPU as i32).status, Status::CpuLimit);
-        assert_eq!(of(Signal::SIGABRT as i32).status, Status::MemoryLimit);
-        assert_eq!(of(Signal::SIGKILL as i32).status, Status::MemoryLimit);
-        for raw in [Signal::SIGSYS as i32, Signal::SIGSEGV as i32, 0, 70 << 8] {
-            let completion = of(raw);
-            assert_eq!(completion.status, Status::Error);
-            assert_eq!(completion.error.unwrap().name, "SandboxError");
-        }
-    }
 
     #[test]
     fn limits_are_named_with_their_value() {

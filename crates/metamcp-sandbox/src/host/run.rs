@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use tokio::io::AsyncReadExt as _;
 use tokio::task::yield_now;
 use tokio::time::{sleep_until, timeout};
 
@@ -201,7 +200,7 @@ impl ScriptRun {
                         }
                     }
                 },
-                _ = outward.writable(), if self.sent < self.out.len() => {}
+                () = outward.writable(), if self.sent < self.out.len() => {}
                 () = &mut alarm => {}
             }
         }
@@ -372,7 +371,7 @@ impl ScriptRun {
     /// Writes what the socket takes.
     fn flush(&mut self, worker: &Worker) -> io::Result<()> {
         while self.sent < self.out.len() {
-            match worker.socket().try_write(&self.out[self.sent..]) {
+            match worker.link().try_write(&self.out[self.sent..]) {
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),

@@ -6,16 +6,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use std::{fs, io, io::Read as _};
 
-use nix::errno::Errno;
-use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
-use nix::unistd::Pid;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::net::UnixStream;
-use tokio::net::unix::{ReadHalf, WriteHalf};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
-use super::spawn::{Process, Spawner};
+use super::link::{Inward, Link, Outward};
+use super::process::{Process, is_out_of_files, processor_time};
+use super::spawn::Spawner;
 use super::{Launch, Profile, WorkerError};
 use crate::layer;
 use crate::protocol::{Frames, FromWorker, MissingLayer};
@@ -181,22 +178,36 @@ impl Shared {
     async fn prepare(&self) -> Result<Worker, WorkerError> {
         let refused = |error: io::Error| {
             let reason = error.to_string();
-            match error.raw_os_error().map(Errno::from_raw) {
-                Some(Errno::EMFILE | Errno::ENFILE) => WorkerError::Files { reason },
-                _ => WorkerError::Start { reason },
+            match is_out_of_files(&error) {
+                true => WorkerError::Files { reason },
+                false => WorkerError::Start { reason },
             }
         };
+        if self.profile.needs_lockdown() && !cfg!(target_os = "linux") {
+            return Err(WorkerError::Platform { system: std::env::consts::OS });
+        }
+        if self.launch.program.as_os_str().is_empty() {
+            return Err(WorkerError::Engine);
+        }
         let spawner = match self.spawner.get() {
             Some(spawner) => spawner.clone(),
             None => {
-                let made = Spawner::new(self.launch.clone()).map_err(refused)?;
+                let made = Spawner::new(self.launch.clone(), self.profile).map_err(refused)?;
                 self.spawner.get_or_init(|| made).clone()
             }
         };
-        let (process, socket) = spawner.start().await.map_err(refused)?.into_parts();
-        let mut worker =
-            Worker { process: Some(process), spawner, socket: None, frames: Frames::default() };
-        worker.socket = Some(UnixStream::from_std(socket).map_err(refused)?);
+        let mut started = spawner.start().await.map_err(refused)?;
+        let missing_around = std::mem::take(&mut started.missing);
+        let (process, connection) = started.into_parts();
+        let mut worker = Worker {
+            process: Some(process),
+            spawner,
+            link: None,
+            frames: Frames::default(),
+            layers: Vec::new(),
+            missing: missing_around,
+        };
+        worker.link = Some(connection.into_link().map_err(refused)?);
         let ready = match timeout(START_TIMEOUT, worker.receive()).await {
             Ok(ready) => ready,
             Err(_) => Err(format!("it said nothing for {} s", START_TIMEOUT.as_secs())),
@@ -204,6 +215,11 @@ impl Shared {
         match ready {
             Ok(FromWorker::Ready { layers, missing }) => {
                 self.check(worker.id(), &layers, &missing)?;
+                // The gateway's reason is the cause of the worker's.
+                let told = |layer: &str| worker.missing.iter().any(|known| known.layer == layer);
+                let further: Vec<_> = missing.into_iter().filter(|one| !told(&one.layer)).collect();
+                worker.missing.extend(further);
+                worker.layers = layers;
                 Ok(worker)
             }
             Ok(other) => Err(WorkerError::Start { reason: format!("it began with {other:?}") }),
@@ -243,6 +259,10 @@ impl Shared {
         for (layer, line) in
             [(layer::NO_NEW_PRIVILEGES, "NoNewPrivs:\t1"), (layer::SECCOMP, "Seccomp:\t2")]
         {
+            // What is not demanded need not be there, and is confirmed where it is said to be.
+            if !layers.iter().any(|claimed| claimed == layer) {
+                continue;
+            }
             if !status.lines().any(|found| found == line) {
                 let reason =
                     format!("the kernel does not confirm it: no {line:?} in /proc/{pid}/status");
@@ -265,8 +285,10 @@ fn status(pid: u32) -> Option<String> {
 pub struct Worker {
     process: Option<Process>,
     spawner: Spawner,
-    socket: Option<UnixStream>,
+    link: Option<Link>,
     pub(super) frames: Frames,
+    layers: Vec<String>,
+    missing: Vec<MissingLayer>,
 }
 
 impl Worker {
@@ -275,19 +297,27 @@ impl Worker {
         self.process.as_ref().map_or(0, Process::id)
     }
 
-    pub(super) fn socket(&self) -> &UnixStream {
-        self.socket.as_ref().expect("set when the worker was made")
+    /// The layers in force around it.
+    pub fn layers(&self) -> &[String] {
+        &self.layers
     }
 
-    pub(super) fn halves(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
-        self.socket.as_mut().expect("set when the worker was made").split()
+    /// The layers that are not, each with the reason. None of them is demanded by the profile.
+    pub fn missing(&self) -> &[MissingLayer] {
+        &self.missing
+    }
+
+    pub(super) fn link(&self) -> &Link {
+        self.link.as_ref().expect("set when the worker was made")
+    }
+
+    pub(super) fn halves(&mut self) -> (Inward<'_>, Outward<'_>) {
+        self.link.as_mut().expect("set when the worker was made").halves()
     }
 
     /// CPU time of the process so far; `None` if it cannot be read.
     pub(super) fn processor_time(&self) -> Option<Duration> {
-        let pid = Pid::from_raw(i32::try_from(self.id()).ok()?);
-        let clock: ClockId = clock_getcpuclockid(pid).ok()?;
-        clock_gettime(clock).ok().map(Duration::from)
+        processor_time(self.id())
     }
 
     /// Kills it; the exit status is its own if it had ended before.
@@ -306,23 +336,17 @@ impl Worker {
                 Ok(None) => {}
                 Err(violation) => return Err(violation.to_string()),
             }
-            let socket = self.socket.as_ref().expect("set when the worker was made");
-            socket.readable().await.map_err(|error| error.to_string())?;
-            match socket.try_read(&mut piece) {
-                Ok(0) => return Err("it ended before it was ready".to_owned()),
-                Ok(count) => self.frames.push(&piece[..count]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error.to_string()),
+            let read = self.halves().0.read(&mut piece).await;
+            match read.map_err(|error| error.to_string())? {
+                0 => return Err("it ended before it was ready".to_owned()),
+                count => self.frames.push(&piece[..count]),
             }
         }
     }
 
     /// Whether it is still idle: it has closed nothing and sent nothing.
     fn is_waiting(&self) -> bool {
-        matches!(
-            self.socket().try_read(&mut [0]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock
-        )
+        self.link().is_quiet()
     }
 }
 

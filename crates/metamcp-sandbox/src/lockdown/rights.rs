@@ -4,7 +4,10 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
-use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetError, Scope};
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetError,
+    Scope,
+};
 use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::getppid;
@@ -28,6 +31,15 @@ pub(super) fn restrict_all(report: &mut Report) {
     report.note(layer::LANDLOCK_FILES, files());
     report.note(layer::LANDLOCK_NETWORK, network());
     report.note(layer::LANDLOCK_SCOPE, scope());
+}
+
+/// Whether the kernel can deny files. Restricts nothing.
+pub(super) fn can_restrict_files() -> bool {
+    Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(ABI::V1))
+        .and_then(Ruleset::create)
+        .is_ok()
 }
 
 /// A ruleset without a single rule.

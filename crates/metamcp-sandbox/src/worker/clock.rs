@@ -3,9 +3,6 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::time::{ClockId, clock_gettime};
-
 use crate::run_clock;
 
 /// CPU time of this process since a script began.
@@ -31,16 +28,19 @@ impl CpuClock {
 
 /// CPU time in microseconds. 0 if the clock cannot be read; the gateway reads it as well.
 fn now() -> u64 {
-    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)
-        .map_or(0, |time| u64::try_from(Duration::from(time).as_micros()).unwrap_or(u64::MAX))
+    let used = run_clock::cpu_time().unwrap_or_default();
+    u64::try_from(used.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The smallest page size of any supported machine.
+#[cfg(target_os = "linux")]
 const PAGE: usize = 4096;
 
 /// Memory this process has touched so far, by minor page faults. The lockdown disables huge pages, so each
 /// fault is one page.
+#[cfg(target_os = "linux")]
 pub(super) fn touched() -> usize {
+    use nix::sys::resource::{UsageWho, getrusage};
     getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| {
         usize::try_from(usage.minor_page_faults()).unwrap_or(0).saturating_mul(PAGE)
     })

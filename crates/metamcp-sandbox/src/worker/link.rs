@@ -1,15 +1,17 @@
 //! The worker's end of the connection: buffered writes, blocking reads.
 
+#[cfg(target_os = "linux")]
+mod descriptors;
+mod pipes;
+
 use std::io;
-use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::socket::{MsgFlags, recv, send};
-use nix::unistd::{read, write};
-
-use crate::lockdown::{LinkKind, SOCKET};
+#[cfg(target_os = "linux")]
+use self::descriptors::Descriptors;
+use self::pipes::Pipes;
+#[cfg(target_os = "linux")]
+use crate::lockdown::LinkKind;
 use crate::protocol::{Frames, FromWorker, ToWorker};
 use crate::run_clock;
 
@@ -23,12 +25,6 @@ const MAX_BUFFERED_REQUESTS: u32 = 32;
 /// Maximum size of the read buffer.
 const PIECE: usize = 64 * 1024;
 
-/// Its initial size: most messages are shorter, and an idle worker holds this memory.
-const FIRST_PIECE: usize = 4 * 1024;
-
-/// Its growth factor when a read filled it.
-const GROWTH: usize = 4;
-
 /// Why the connection is unusable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Closed {
@@ -38,17 +34,44 @@ pub(super) enum Closed {
     Garbled,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Link {
-    pub(super) kind: LinkKind,
+    channel: Channel,
     outbox: Vec<u8>,
     /// Requests in it.
     buffered_requests: u32,
     inbox: Frames,
-    piece: Vec<u8>,
+}
+
+/// What carries the bytes.
+#[derive(Debug)]
+enum Channel {
+    /// A socket or two pipes, used with the few system calls of the lockdown.
+    #[cfg(target_os = "linux")]
+    Descriptors(Descriptors),
+    /// Two pipes, one of them read by a thread.
+    Pipes(Pipes),
 }
 
 impl Link {
+    /// A connection for a worker under the lockdown.
+    #[cfg(target_os = "linux")]
+    pub(super) fn descriptors(kind: LinkKind) -> Link {
+        Link::new(Channel::Descriptors(Descriptors::new(kind)))
+    }
+
+    /// A connection for a worker without it. From here on the process ends with the gateway.
+    ///
+    /// # Errors
+    /// A thread that cannot be started.
+    pub(super) fn pipes() -> io::Result<Link> {
+        Ok(Link::new(Channel::Pipes(Pipes::new()?)))
+    }
+
+    fn new(channel: Channel) -> Link {
+        Link { channel, outbox: Vec::new(), buffered_requests: 0, inbox: Frames::default() }
+    }
+
     /// Buffers a message; flushes when there is enough.
     pub(super) fn send(&mut self, message: &FromWorker) {
         message.encode(&mut self.outbox);
@@ -62,32 +85,12 @@ impl Link {
     /// Sends what is buffered. While the gateway does not read, what it writes is read, so that the two
     /// cannot deadlock.
     pub(super) fn flush(&mut self) -> Result<(), Closed> {
-        let mut sent = 0;
-        while sent < self.outbox.len() {
-            if self.kind == LinkKind::Pipes {
-                // The process that copies pipes always reads, so this does not block for long.
-                match write(io::stdout(), &self.outbox[sent..]) {
-                    Ok(count) => sent += count,
-                    Err(Errno::EINTR) => {}
-                    Err(_) => return Err(Closed::Gone),
-                }
-                continue;
+        match &mut self.channel {
+            #[cfg(target_os = "linux")]
+            Channel::Descriptors(descriptors) => {
+                descriptors.write(&self.outbox, &mut self.inbox)?;
             }
-            match send(
-                SOCKET,
-                &self.outbox[sent..],
-                MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL,
-            ) {
-                Ok(count) => sent += count,
-                Err(Errno::EAGAIN) => {
-                    let ready = wait(PollFlags::POLLOUT | PollFlags::POLLIN, None);
-                    if ready.contains(PollFlags::POLLIN) {
-                        self.read_more(MsgFlags::MSG_DONTWAIT)?;
-                    }
-                }
-                Err(Errno::EINTR) => {}
-                Err(_) => return Err(Closed::Gone),
-            }
+            Channel::Pipes(pipes) => pipes.write(&self.outbox)?,
         }
         self.outbox.clear();
         self.buffered_requests = 0;
@@ -101,18 +104,29 @@ impl Link {
             if let Some(message) = self.at_hand()? {
                 return Ok(Some(message));
             }
-            if let Some(until) = until {
-                let left = until.saturating_duration_since(run_clock::now());
-                if left.is_zero() || wait(PollFlags::POLLIN, Some(left)).is_empty() {
-                    return Ok(None);
-                }
+            let left = until.map(|until| until.saturating_duration_since(run_clock::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(None);
             }
-            self.read_more(MsgFlags::empty())?;
+            let has_read = match &mut self.channel {
+                #[cfg(target_os = "linux")]
+                Channel::Descriptors(descriptors) => descriptors.wait(left, &mut self.inbox)?,
+                Channel::Pipes(pipes) => pipes.wait(left, &mut self.inbox)?,
+            };
+            if !has_read {
+                return Ok(None);
+            }
         }
     }
 
     /// A message that has arrived already, without waiting.
     pub(super) fn at_hand(&mut self) -> Result<Option<ToWorker>, Closed> {
+        match &mut self.channel {
+            // Reading would take a system call more; what comes is read when it is waited for.
+            #[cfg(target_os = "linux")]
+            Channel::Descriptors(_) => {}
+            Channel::Pipes(pipes) => pipes.take_arrived(&mut self.inbox),
+        }
         match self.inbox.next_frame() {
             Ok(Some(frame)) => ToWorker::decode(frame).map(Some).map_err(|_| Closed::Garbled),
             Ok(None) => Ok(None),
@@ -122,45 +136,10 @@ impl Link {
 
     /// Waits for the gateway to close its end, ignoring what it sends.
     pub(super) fn linger(&mut self) {
-        // Pipes are closed by the exit of this process, so there is nothing to wait for.
-        if self.kind == LinkKind::Socket {
-            while recv(SOCKET, &mut self.piece, MsgFlags::empty()).is_ok_and(|count| count > 0) {}
+        match &mut self.channel {
+            #[cfg(target_os = "linux")]
+            Channel::Descriptors(descriptors) => descriptors.linger(),
+            Channel::Pipes(pipes) => pipes.linger(),
         }
-    }
-
-    fn read_more(&mut self, flags: MsgFlags) -> Result<(), Closed> {
-        // Reused: zeroing a buffer for each read took longer than the read.
-        if self.piece.is_empty() {
-            self.piece.resize(FIRST_PIECE, 0);
-        }
-        let taken = match self.kind {
-            LinkKind::Socket => recv(SOCKET, &mut self.piece, flags),
-            LinkKind::Pipes => read(io::stdin(), &mut self.piece),
-        };
-        match taken {
-            Ok(0) => Err(Closed::Gone),
-            Ok(count) => {
-                self.inbox.push(&self.piece[..count]);
-                if count == self.piece.len() {
-                    self.piece.resize((count * GROWTH).min(PIECE), 0);
-                }
-                Ok(())
-            }
-            Err(Errno::EAGAIN | Errno::EINTR) => Ok(()),
-            Err(_) => Err(Closed::Gone),
-        }
-    }
-}
-
-/// Polls the socket; empty after the timeout.
-fn wait(events: PollFlags, timeout: Option<Duration>) -> PollFlags {
-    let stdin = io::stdin();
-    let mut polled = [PollFd::new(stdin.as_fd(), events)];
-    match ppoll(&mut polled, timeout.map(Into::into), None) {
-        Ok(0) => PollFlags::empty(),
-        Ok(_) => polled[0].revents().unwrap_or(events),
-        // Interrupted, as by an engine's CPU timer: the caller tries again. Reporting it as ready would block in a read
-        // past any timer.
-        Err(_) => PollFlags::empty(),
     }
 }

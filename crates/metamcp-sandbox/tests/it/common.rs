@@ -1,30 +1,23 @@
 //! A miniature gateway: one tool server that answers at once, or as a test configures it.
+//!
+//! Which workers it has is said by `program`; `metamcp-hardened/tests/workers` runs the same tests with others.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use metamcp_sandbox::host::{
-    Answer, CallError, Host, Launch, Level, Limits, Op, Profile, ScriptJob, ScriptOutcome, Server,
-    Workers, run,
+    Answer, CallError, Host, Level, Limits, Op, ScriptJob, ScriptOutcome, Server, Workers, run,
 };
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
+pub(crate) use crate::program::{PROFILE, launch};
+
 /// What no script may ever see: it is in the environment and in the memory of this process.
 pub(crate) const SECRET: &str = "canary-7c1f0e5b9d";
 
-pub(crate) fn launch(args: &[&str]) -> Launch {
-    Launch {
-        program: env!("CARGO_BIN_EXE_sandbox-worker").into(),
-        args: args.iter().map(Into::into).collect(),
-        env: Vec::new(),
-        // A hostile stand-in for a worker is started directly, not forked by the zygote.
-        forks: args == ["worker"],
-    }
-}
-
 pub(crate) fn workers() -> Workers {
-    Workers::new(launch(&["worker"]), Profile::Standard, 0)
+    Workers::new(launch(&["worker"]), PROFILE, 0)
 }
 
 /// Limits that a test reaches quickly.

@@ -15,6 +15,7 @@ mod hostile;
 mod language;
 mod limits;
 mod lives;
+mod program;
 
 /// The body of the fuzz target, on a few streams of each direction.
 #[test]

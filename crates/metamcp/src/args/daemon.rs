@@ -70,6 +70,9 @@ pub(crate) struct FullStatusArgs {
     /// Print what the daemon counts, as `/metrics` shows it
     #[arg(long, conflicts_with = "json")]
     pub(crate) metrics: bool,
+    /// Only ask a gateway over HTTP whether it is ready, as the health check of a container does; 4 if it is not
+    #[arg(long, value_name = "URL", conflicts_with_all = ["json", "metrics"])]
+    pub(crate) listener: Option<String>,
     #[command(flatten)]
     pub(crate) usual: StatusArgs,
 }
@@ -114,6 +117,11 @@ pub(crate) struct DaemonRunArgs {
     /// The socket of a daemon that drains, whose listeners are taken over
     #[arg(long, value_name = "SOCKET")]
     pub(crate) take_over: Option<PathBuf>,
+
+    /// Start it without the console of this process, and end
+    #[cfg(windows)]
+    #[arg(long)]
+    pub(crate) apart: bool,
 }
 
 /// Arguments of `metamcp daemon stop` and `restart`.

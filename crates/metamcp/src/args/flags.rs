@@ -10,7 +10,8 @@ const OFTEN_NEEDED: &[&str] = &["config", "log-level"];
 const FOR_SERVING: &[&str] =
     &["config", "log-level", "transport", "host", "port", "toolset", "surface"];
 /// Commands that read no configuration, and `config`, which only groups others.
-const NO_CONFIG: &[&str] = &["demo", "completions", "schema", "docs", "config", "version"];
+const NO_CONFIG: &[&str] =
+    &["demo", "completions", "schema", "docs", "man", "config", "version", "upgrade"];
 /// Shown in the help of every other subcommand.
 const EVERYWHERE: &[&str] = &["config", "home", "daemon", "log-level"];
 

@@ -17,7 +17,7 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
     ("Installed by metamcp", &["approve", "provisioned", "registry"]),
     ("When something is wrong", &["doctor", "config", "audit"]),
     ("Search", &["model", "forget", "eval"]),
-    ("More", &["serve", "demo", "completions", "version", "help"]),
+    ("More", &["serve", "demo", "completions", "version", "upgrade", "help"]),
 ];
 
 /// The summary of `help`, a command that clap generates.

@@ -259,13 +259,9 @@ pub(crate) fn open(address: &str) {
     } else {
         ("xdg-open", &[])
     };
-    let started = Command::new(program)
-        .args(arguments)
-        .arg(address)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
+    let mut command = Command::new(program);
+    command.args(arguments).arg(address);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // Without a browser, the address was printed.
-    drop(started);
+    drop(metamcp_child::start_outliving(&mut command));
 }

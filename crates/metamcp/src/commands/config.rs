@@ -11,7 +11,7 @@ use metamcp_engine::config::{LoadError, Loaded, ProjectTrust, Remark, Source};
 use metamcp_types::secret::shown;
 use serde_json::{Value, json};
 
-use crate::args::{CheckArgs, DocsArgs, PathArgs};
+use crate::args::{CheckArgs, DocsArgs, ManArgs, PathArgs};
 use crate::exit::Exit;
 use crate::render::{BOLD, DIM, YELLOW, load_error, plural, remarks, styled, table, visible};
 
@@ -78,6 +78,15 @@ pub(crate) fn path(
 pub(crate) fn docs(arguments: &DocsArgs) -> anyhow::Result<Exit> {
     std::fs::create_dir_all(&arguments.folder)?;
     for (name, page) in crate::reference::pages() {
+        std::fs::write(arguments.folder.join(name), page)?;
+    }
+    Ok(Exit::Success)
+}
+
+/// Writes the manual pages, which packages contain.
+pub(crate) fn man(arguments: &ManArgs) -> anyhow::Result<Exit> {
+    std::fs::create_dir_all(&arguments.folder)?;
+    for (name, page) in crate::reference::manual()? {
         std::fs::write(arguments.folder.join(name), page)?;
     }
     Ok(Exit::Success)

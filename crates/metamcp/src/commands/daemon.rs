@@ -9,11 +9,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
+use metamcp_engine::files;
 use metamcp_types::text;
 use serde_json::json;
 
 use super::daemon_client::{self, Absent};
-use super::status;
+use super::{daemon_run, status};
 use crate::args::{DaemonCommand, DaemonLogsArgs, DaemonStopArgs};
 use crate::exit::Exit;
 use crate::{ConfigRequest, progress, with_home};
@@ -33,12 +34,7 @@ pub(crate) fn run(
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     match command {
-        #[cfg(unix)]
-        DaemonCommand::Run(args) => super::daemon_run::run(config_request, args, out),
-        #[cfg(not(unix))]
-        DaemonCommand::Run(_) => {
-            anyhow::bail!("this system has no daemon yet: each client has a gateway of its own")
-        }
+        DaemonCommand::Run(args) => daemon_run::run(config_request, args, out),
         DaemonCommand::Status(args) => {
             with_home(config_request, |home| status::brief(home, args, out))
         }
@@ -152,24 +148,13 @@ impl Log {
     }
 
     fn is_over(&self, path: &Path) -> bool {
-        let (Ok(own), Ok(now)) = (self.input.get_ref().metadata(), std::fs::metadata(path)) else {
+        let mut file = self.input.get_ref();
+        let (Ok(is_same), Ok(now)) = (files::is_named(file, path), std::fs::metadata(path)) else {
             return false;
         };
-        let mut file = self.input.get_ref();
         let read = file.stream_position().unwrap_or_default();
-        !is_same(&own, &now) || now.len() < read
+        !is_same || now.len() < read
     }
-}
-
-#[cfg(unix)]
-fn is_same(one: &std::fs::Metadata, other: &std::fs::Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
-}
-
-#[cfg(not(unix))]
-fn is_same(one: &std::fs::Metadata, other: &std::fs::Metadata) -> bool {
-    one.created().ok() == other.created().ok()
 }
 
 /// Where the last `lines` lines of a file begin, found from its end in blocks.

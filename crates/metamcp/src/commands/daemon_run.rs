@@ -4,7 +4,7 @@
 //! Tests: `tests/daemon/`.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -14,18 +14,17 @@ use metamcp_engine::config::{self, LoadError, LoadOptions, Loaded};
 use metamcp_engine::gateway::Machine;
 use metamcp_engine::runtime_folder::Places;
 use metamcp_engine::serve::daemon::{
-    Boxed, ClientContext, Command, CommandOutput, Daemon, Host, VERSION,
+    Boxed, ClientContext, Command, CommandOutput, Daemon, Host, VERSION, local,
 };
 use metamcp_engine::serve::http::Plan;
 use metamcp_engine::{rlimits, telemetry};
 use metamcp_sandbox::host::Launch;
 use metamcp_wire::local::{Code, Refusal};
-use tokio::net::{UnixListener, UnixStream};
 
 use super::{remote, serve};
 use crate::args::{self, DaemonRunArgs};
 use crate::exit::Exit;
-use crate::{ConfigRequest, cannot_load, isolation, render};
+use crate::{ConfigRequest, cannot_load, env, isolation, render};
 
 /// The line that says that connectors may come.
 const READY: &str = "ready";
@@ -35,16 +34,21 @@ pub(crate) fn run(
     args: &DaemonRunArgs,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
+    #[cfg(windows)]
+    if args.apart {
+        crate::connector::start_apart()?;
+        return Ok(Exit::Success);
+    }
     // It outlives the terminal it was started from. Where it leads a group already, as under a service manager, it has none.
     #[cfg(unix)]
     nix::unistd::setsid().ok();
     // It outlives the folder it was started in.
-    std::env::set_current_dir("/").context("the root folder cannot be entered")?;
+    std::env::set_current_dir(root()).context("the root folder cannot be entered")?;
     let settings = match own_settings(config_request) {
         Ok(settings) => settings,
         Err(error) => return cannot_load(&error, false),
     };
-    telemetry::start(settings.log_level);
+    start_log(&settings);
     let places = Places::find(&settings.home)?;
     let Some(held) = places.hold()? else {
         writeln!(out, "{READY}: another daemon runs already")?;
@@ -58,8 +62,7 @@ pub(crate) fn run(
         rlimits::survive_large_files();
         let stop = serve::stop_signals()?;
         let listener = places.bind(&held).context("the local socket cannot be opened")?;
-        listener.set_nonblocking(true)?;
-        let listener = UnixListener::from_std(listener)?;
+        let listener = local::Listener::new(listener)?;
         let machine = Machine::start(&settings, shim);
         let daemon = Daemon::new(machine, settings, Arc::new(Program), places, held);
         if let Some(old) = &args.take_over {
@@ -78,13 +81,43 @@ pub(crate) fn run(
 /// The settings that hold for all clients together: those of the user's own file. A file that cannot be used must not keep
 /// clients away that have another one; whoever has this one is told what is wrong with it.
 fn own_settings(config_request: ConfigRequest) -> Result<Settings, LoadError> {
-    let root = Path::new("/");
-    let loaded = config::load(crate::asked(config_request.flags.clone(), root));
+    let root = root();
+    let loaded = config::load(crate::asked(config_request.flags.clone(), &root));
     if let Ok(loaded) = loaded {
         return Ok(loaded.config.settings);
     }
-    let home = config::home(&crate::asked(config_request.flags, root));
+    let home = config::home(&crate::asked(config_request.flags, &root));
     home.map(|home| Settings { home, ..Settings::default() })
+}
+
+/// A folder that stays.
+fn root() -> PathBuf {
+    let drive = if cfg!(windows) { env::lookup("SystemDrive") } else { None };
+    drive.map_or_else(|| PathBuf::from("/"), |drive| PathBuf::from(drive + "\\"))
+}
+
+/// Who started it gave it the log as its stderr.
+#[cfg(unix)]
+fn start_log(settings: &Settings) {
+    telemetry::start(settings.log_level);
+}
+
+/// Here it inherits nothing, and opens the log itself.
+#[cfg(windows)]
+fn start_log(settings: &Settings) {
+    /// The log is moved aside beyond this.
+    const MAX_LOG: u64 = 4 * 1024 * 1024;
+    let path = settings.home.join("daemon.log");
+    // Without a log it works as well.
+    std::fs::create_dir_all(&settings.home).ok();
+    if std::fs::symlink_metadata(&path).is_ok_and(|found| found.len() > MAX_LOG) {
+        std::fs::rename(&path, path.with_extension("log.1")).ok();
+    }
+    match std::fs::OpenOptions::new().append(true).create(true).open(&path) {
+        Ok(log) => telemetry::start_in(settings.log_level, log),
+        Err(_) => telemetry::start(settings.log_level),
+    }
+    std::panic::set_hook(Box::new(|panicked| tracing::error!("{panicked}")));
 }
 
 /// This program, as the daemon needs it.
@@ -148,7 +181,7 @@ impl Host for Program {
         lines(&told)
     }
 
-    fn command(&self, command: Command, stream: UnixStream) -> Boxed<()> {
+    fn command(&self, command: Command, stream: local::Stream) -> Boxed<()> {
         Box::pin(async move {
             let Command { hello, line, loaded, gateway } = command;
             let (input, output) = stream.into_split();

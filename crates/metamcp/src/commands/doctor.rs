@@ -3,6 +3,7 @@
 //! In: the configuration, or why there is none.  Out: findings, each with a fix.
 //! Tests: `tests/config/doctor.rs`.
 
+mod code_mode;
 mod installed;
 mod machine;
 mod server_checks;
@@ -113,6 +114,7 @@ pub(crate) fn run(
             findings.extend(machine::clients(loaded.source.path()));
             findings.extend(of_registries);
             findings.extend(tried);
+            findings.extend(code_mode::sandbox(loaded)?);
             let _working = progress::step("checking sign-ins, versions and the cache");
             findings.extend(logins(loaded)?);
             findings.extend(installed::servers(loaded)?);

@@ -179,11 +179,41 @@ fn shell(editor: &str, path: &Path) -> Command {
     command
 }
 
-#[cfg(not(unix))]
+/// The variable may contain arguments, and quotes around what has spaces. No shell reads it: `cmd` would obey more than
+/// its user meant.
+#[cfg(windows)]
 #[expect(clippy::disallowed_methods, reason = "the user's editor, which is no server")]
 fn shell(editor: &str, path: &Path) -> Command {
-    let mut words = editor.split_whitespace();
-    let mut command = Command::new(words.next().unwrap_or(EDITOR));
+    let mut words = words(editor).into_iter();
+    let mut command = Command::new(words.next().unwrap_or_else(|| EDITOR.to_owned()));
     command.args(words).arg(path);
     command
+}
+
+/// Words between spaces, and what is between two quotes as one.
+#[cfg(any(windows, test))]
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut is_quoted) = (vec![String::new()], false);
+    for c in line.chars() {
+        match c {
+            '"' => is_quoted = !is_quoted,
+            c if c.is_whitespace() && !is_quoted => words.push(String::new()),
+            c => words.last_mut().expect("there is always one").push(c),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+
+    #[test]
+    fn an_editor_is_named_with_arguments_and_quotes() {
+        let line = r#""C:\Program Files\Code\code.exe"  --wait"#;
+        assert_eq!(words(line), [r"C:\Program Files\Code\code.exe", "--wait"]);
+        assert_eq!(words("notepad"), ["notepad"]);
+        assert!(words("  ").is_empty());
+    }
 }

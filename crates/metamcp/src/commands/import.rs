@@ -88,8 +88,8 @@ pub(crate) fn places() -> anyhow::Result<Places> {
 
 /// The existing files of a client: its own, then those in its folder, by name.
 pub(crate) fn files(client: &Client, places: &Places) -> Vec<PathBuf> {
-    let own = (client.files)(places).into_iter().find(|path| path.exists());
-    let folder = client.folder.map(|folder| folder(places));
+    let own = client.files(places).into_iter().find(|path| path.exists());
+    let folder = client.folder(places);
     let listed = folder.and_then(|folder| std::fs::read_dir(folder).ok());
     let is_one = |path: &PathBuf| {
         let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
@@ -334,7 +334,7 @@ fn find(from: &Path) -> anyhow::Result<Vec<Found>> {
         let there = files(client, &places);
         if there.is_empty() {
             let looked: Vec<String> =
-                (client.files)(&places).iter().map(|path| path.display().to_string()).collect();
+                client.files(&places).iter().map(|path| path.display().to_string()).collect();
             let looked = looked.join(", ");
             return Err(misuse(format!(
                 "{} has no file on this machine; looked for {looked}",

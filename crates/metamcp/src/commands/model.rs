@@ -53,13 +53,24 @@ pub(crate) fn run(
         ModelCommand::Show(args) => show(&file, args.json, out),
         ModelCommand::Remove(args) => {
             let removed = file.remove()?;
-            let path = file.path().display().to_string();
+            let path = file.own_path().display().to_string();
+            let packaged = file.packaged_path().map(|path| path.display().to_string());
             if args.json {
-                writeln!(out, "{:#}", json!({ "removed": removed, "path": path }))?;
-            } else if removed {
+                let told = json!({ "removed": removed, "path": path, "packaged": packaged });
+                writeln!(out, "{told:#}")?;
+                return Ok(Exit::Success);
+            }
+            if removed {
                 writeln!(out, "Removed {}.", visible(&path))?;
             } else {
                 writeln!(out, "There is nothing to remove: {} does not exist.", visible(&path))?;
+            }
+            if let Some(packaged) = packaged {
+                let packaged = visible(&packaged);
+                writeln!(
+                    out,
+                    "Searches use {packaged}, which came with this program; `--search hybrid` does without it."
+                )?;
             }
             Ok(Exit::Success)
         }
@@ -69,6 +80,7 @@ pub(crate) fn run(
 /// Whether it is installed and intact. A missing model is no failure; a corrupt one is.
 fn show(file: &ModelFile, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let path = file.path().display().to_string();
+    let is_packaged = file.packaged_path().is_some();
     let (bytes, problem) = match file.load() {
         Ok(_) => (file.size(), None),
         Err(ModelError::Missing { .. }) => (None, None),
@@ -77,7 +89,8 @@ fn show(file: &ModelFile, json: bool, out: &mut dyn Write) -> anyhow::Result<Exi
     let usable = bytes.is_some() && problem.is_none();
     if json {
         let told = json!({
-            "model": NAME, "path": path, "usable": usable, "bytes": bytes, "problem": problem
+            "model": NAME, "path": path, "usable": usable, "bytes": bytes, "problem": problem,
+            "packaged": is_packaged,
         });
         writeln!(out, "{told:#}")?;
     } else if let Some(problem) = &problem {

@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use metamcp_engine::config::Loaded;
 use metamcp_engine::gateway::Gateway;
-#[cfg(unix)]
 use metamcp_engine::serve::daemon::CommandOutput;
 use metamcp_wire::local::{CommandLine, Frame, Hello};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -109,11 +108,9 @@ pub(crate) fn run_in_daemon(
 }
 
 /// Most that is read of what a command prints for the page.
-#[cfg(unix)]
 const MAX_PRINTED: usize = 16 * 1024 * 1024;
 
 /// Runs a command for the daemon's page on this thread, which may block, and returns what it printed.
-#[cfg(unix)]
 pub(crate) fn run_for_page(job: Job, runtime: Handle) -> CommandOutput {
     let Job { hello, line, loaded, gateway } = job;
     let printed = std::rc::Rc::new(std::cell::RefCell::new(CommandOutput::default()));
@@ -148,7 +145,6 @@ pub(crate) fn run_for_page(job: Job, runtime: Handle) -> CommandOutput {
 }
 
 /// Whether the page runs this command: those that show or edit the configuration, and nothing that asks or approves.
-#[cfg(unix)]
 fn is_of_page(args: &args::Args) -> bool {
     use args::{Command, ConfigCommand};
     matches!(

@@ -21,6 +21,11 @@ use crate::render;
 /// Signals that may be queued; more add nothing.
 const SIGNALS: usize = 4;
 
+/// How long calls may go on after Windows said that this process will end: of the five seconds that it has, enough are
+/// left to end its servers.
+#[cfg(windows)]
+const LAST_GRACE: std::time::Duration = std::time::Duration::from_secs(2);
+
 /// Where the client is.
 pub(crate) enum ClientEnd {
     /// On stdin and stdout, or it comes over HTTP: the configuration decides.
@@ -28,6 +33,9 @@ pub(crate) enum ClientEnd {
     /// At the other end of a socket: a connector of this very process that has lost its daemon.
     #[cfg(unix)]
     Socket(std::os::unix::net::UnixStream),
+    /// The same without sockets.
+    #[cfg(windows)]
+    Here(tokio::io::DuplexStream),
 }
 
 /// Serves until the client disconnects or a signal arrives. `diagnostics` is for people: stdout belongs to the client.
@@ -93,6 +101,11 @@ pub(crate) fn run(
                         socket.set_nonblocking(true)?;
                         let socket = tokio::net::UnixStream::from_std(socket)?;
                         let (input, output) = socket.into_split();
+                        serve::stdio::serve(&gateway, input, output, options, stop).await;
+                    }
+                    #[cfg(windows)]
+                    ClientEnd::Here(stream) => {
+                        let (input, output) = tokio::io::split(stream);
                         serve::stdio::serve(&gateway, input, output, options, stop).await;
                     }
                 }
@@ -204,11 +217,33 @@ pub(super) fn stop_signals() -> anyhow::Result<mpsc::Receiver<()>> {
     Ok(heard)
 }
 
-#[cfg(not(unix))]
+/// The same for what Windows tells a console program. When its window is closed, its user logs off or the system shuts
+/// down, it has five seconds, so there the second message follows by itself.
+#[cfg(windows)]
 pub(super) fn stop_signals() -> anyhow::Result<mpsc::Receiver<()>> {
+    use tokio::signal::windows::{ctrl_break, ctrl_c, ctrl_close, ctrl_logoff, ctrl_shutdown};
+    let (mut interrupt, mut brk) = (ctrl_c()?, ctrl_break()?);
+    let (mut close, mut logoff, mut shutdown) = (ctrl_close()?, ctrl_logoff()?, ctrl_shutdown()?);
     let (say, heard) = mpsc::channel(SIGNALS);
     task::spawn("signals", async move {
-        while tokio::signal::ctrl_c().await.is_ok() && say.send(()).await.is_ok() {}
+        loop {
+            let is_last = tokio::select! {
+                _ = interrupt.recv() => false,
+                _ = brk.recv() => false,
+                _ = close.recv() => true,
+                _ = logoff.recv() => true,
+                _ = shutdown.recv() => true,
+            };
+            if say.send(()).await.is_err() {
+                return;
+            }
+            if is_last {
+                tokio::time::sleep(LAST_GRACE).await;
+                if say.send(()).await.is_err() {
+                    return;
+                }
+            }
+        }
     });
     Ok(heard)
 }

@@ -57,8 +57,7 @@ fn keep_approved(loaded: &Loaded, path: &Path, changed: &Changed) -> anyhow::Res
     let is_projects = path.file_name().is_some_and(|name| name == ".mcp.json")
         && !matches!(&loaded.source, Source::Named(named) if named == path);
     let Some(folder) = path.parent().filter(|_| is_projects) else { return Ok(()) };
-    let path =
-        std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()).join(".mcp.json");
+    let path = dunce::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()).join(".mcp.json");
     let store = TrustStore::new(&loaded.config.settings.home);
     // Nobody can have smuggled anything into a file without a single entry. A file that names only this gateway is
     // different: what passes for the gateway today may be another program tomorrow.

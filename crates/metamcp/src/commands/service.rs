@@ -48,6 +48,10 @@ struct Surroundings {
     /// `XDG_CONFIG_HOME`, if it is set.
     config: Option<PathBuf>,
     uid: u32,
+    /// The user's name with its domain, as Windows writes it.
+    account: String,
+    /// The home of metamcp.
+    home: PathBuf,
 }
 
 /// What is to be done, in order. A step that may fail is one that undoes what may not be there.
@@ -108,7 +112,10 @@ fn surroundings(home: &Path) -> anyhow::Result<Surroundings> {
     }
     let config = env::lookup_os("XDG_CONFIG_HOME").map(PathBuf::from);
     let config = config.filter(|folder| folder.is_absolute());
-    Ok(Surroundings { program, user, config, uid: uid() })
+    let variable = |name: &str| env::lookup(name).filter(|value| !value.is_empty());
+    let name = variable("USERNAME").unwrap_or_default();
+    let account = variable("USERDOMAIN").map_or(name.clone(), |domain| format!("{domain}\\{name}"));
+    Ok(Surroundings { program, user, config, uid: uid(), account, home: home.to_owned() })
 }
 
 #[cfg(unix)]
@@ -116,13 +123,13 @@ fn uid() -> u32 {
     nix::unistd::getuid().as_raw()
 }
 
-#[cfg(not(unix))]
+#[cfg(windows)]
 fn uid() -> u32 {
     0
 }
 
 fn install(system: System, at: &Surroundings) -> Plan {
-    let file = |content: String| file_of(system, at).map(|path| (path, Some(content)));
+    let file = |content: String| Some((file_of(system, at), Some(content)));
     match system {
         System::Systemd => Plan {
             file: file(unit(&at.program)),
@@ -133,7 +140,7 @@ fn install(system: System, at: &Surroundings) -> Plan {
             ],
         },
         System::Launchd => {
-            let path = file_of(system, at).unwrap_or_default();
+            let path = file_of(system, at);
             let domain = format!("gui/{}", at.uid);
             Plan {
                 file: file(agent(&at.program)),
@@ -143,18 +150,22 @@ fn install(system: System, at: &Surroundings) -> Plan {
             }
         }
         System::Windows => {
-            let line: Vec<String> = at.program.iter().map(|word| windows_word(word)).collect();
-            let mut task =
-                words(&["schtasks", "/Create", "/F", "/SC", "ONLOGON", "/RL", "LIMITED"]);
-            task.extend(words(&["/TN", NAME, "/TR", &line.join(" ")]));
-            let run = words(&["schtasks", "/Run", "/TN", NAME]);
-            Plan { file: None, before: Vec::new(), after: vec![task, run] }
+            let path = file_of(system, at);
+            let path = path.to_string_lossy();
+            Plan {
+                file: file(task(&at.program, &at.account)),
+                before: Vec::new(),
+                after: vec![
+                    words(&["schtasks", "/Create", "/F", "/TN", NAME, "/XML", &path]),
+                    words(&["schtasks", "/Run", "/TN", NAME]),
+                ],
+            }
         }
     }
 }
 
 fn uninstall(system: System, at: &Surroundings) -> Plan {
-    let file = file_of(system, at).map(|path| (path, None));
+    let file = Some((file_of(system, at), None));
     let (before, after) = match system {
         System::Systemd => (
             vec![words(&["systemctl", "--user", "disable", "--now", "metamcp.service"])],
@@ -174,14 +185,14 @@ fn uninstall(system: System, at: &Surroundings) -> Plan {
     Plan { file, before, after }
 }
 
-fn file_of(system: System, at: &Surroundings) -> Option<PathBuf> {
+fn file_of(system: System, at: &Surroundings) -> PathBuf {
     match system {
         System::Systemd => {
             let config = at.config.clone().unwrap_or_else(|| at.user.join(".config"));
-            Some(config.join("systemd/user/metamcp.service"))
+            config.join("systemd/user/metamcp.service")
         }
-        System::Launchd => Some(at.user.join(format!("Library/LaunchAgents/{LABEL}.plist"))),
-        System::Windows => None,
+        System::Launchd => at.user.join(format!("Library/LaunchAgents/{LABEL}.plist")),
+        System::Windows => at.home.join("logon-task.xml"),
     }
 }
 
@@ -256,6 +267,46 @@ fn agent(program: &[String]) -> String {
 
 fn xml(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// The task. Whoever may not administrate the machine may have one for the own logon, which the short form of `schtasks`
+/// does not know; nor that no task is ended after three days, or on batteries.
+fn task(program: &[String], account: &str) -> String {
+    let (program, rest) = program.split_first().map_or(("", &[][..]), |(a, b)| (a.as_str(), b));
+    let apart = ["--apart", "--daemon-idle-exit=0"].map(str::to_owned);
+    let line: Vec<String> = rest.iter().chain(&apart).map(|word| windows_word(word)).collect();
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+         <!-- Written by `metamcp service install`; `metamcp service uninstall` removes it. -->\n\
+         <Task version=\"1.2\" xmlns=\"http://schemas.microsoft.com/windows/2004/02/mit/task\">\n\
+         \x20 <Triggers>\n\
+         \x20   <LogonTrigger>\n\
+         \x20     <UserId>{account}</UserId>\n\
+         \x20   </LogonTrigger>\n\
+         \x20 </Triggers>\n\
+         \x20 <Principals>\n\
+         \x20   <Principal id=\"Author\">\n\
+         \x20     <UserId>{account}</UserId>\n\
+         \x20     <LogonType>InteractiveToken</LogonType>\n\
+         \x20     <RunLevel>LeastPrivilege</RunLevel>\n\
+         \x20   </Principal>\n\
+         \x20 </Principals>\n\
+         \x20 <Settings>\n\
+         \x20   <DisallowStartIfOnBatteries>false</DisallowStartIfOnBatteries>\n\
+         \x20   <StopIfGoingOnBatteries>false</StopIfGoingOnBatteries>\n\
+         \x20   <ExecutionTimeLimit>PT0S</ExecutionTimeLimit>\n\
+         \x20 </Settings>\n\
+         \x20 <Actions Context=\"Author\">\n\
+         \x20   <Exec>\n\
+         \x20     <Command>{}</Command>\n\
+         \x20     <Arguments>{}</Arguments>\n\
+         \x20   </Exec>\n\
+         \x20 </Actions>\n\
+         </Task>\n",
+        xml(program),
+        xml(&line.join(" ")),
+        account = xml(account),
+    )
 }
 
 /// A word of a Windows command line. A path cannot contain a quote.
@@ -440,6 +491,8 @@ mod tests {
             user: PathBuf::from("/people/a b"),
             config: None,
             uid: 501,
+            account: r"PC\ada".to_owned(),
+            home: PathBuf::from("/x%y/$z & <co>"),
         }
     }
 

@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use anstyle::Style;
 use anyhow::bail;
 use metamcp_engine::clock::unix_millis;
+use metamcp_engine::download::Folder;
 use metamcp_engine::history::{EventRow, Severity};
 use metamcp_engine::serve::daemon_status::{
     DaemonStatus, InstanceStatus, Overview, ServerStatus, SessionStatus,
@@ -19,7 +20,7 @@ use super::daemon_client::{self, Absent, Admin, Answered};
 use super::logs::Events;
 use super::server_rows::{self, is_running};
 use crate::args::{FullStatusArgs, StatusArgs};
-use crate::exit::Exit;
+use crate::exit::{Exit, OrMisuse};
 use crate::render::{
     BOLD, Cell, DIM, GREEN, RED, YELLOW, age, columns, grouped, megabytes, micros, per_second,
     plural, styled, wrapped,
@@ -36,6 +37,8 @@ const SECONDS: usize = 60;
 /// Warnings that are shown, of so many events that are looked through.
 const WARNINGS: usize = 5;
 const EVENTS: usize = 1_000;
+/// The longest answer to the question whether a listener is ready.
+const MAX_READY: usize = 4096;
 /// From this many on, servers without a process share a line.
 const RESTING: usize = 6;
 
@@ -71,6 +74,9 @@ pub(crate) fn run(
     if args.metrics {
         return metrics(home, out);
     }
+    if let Some(listener) = &args.listener {
+        return ready(listener, out);
+    }
     let args = &args.usual;
     match daemon_client::status(home)? {
         Ok(status) if args.json => {
@@ -88,6 +94,19 @@ pub(crate) fn run(
             writeln!(out, "{}", styled(DIM, words))?;
         }
     }
+    Ok(Exit::Success)
+}
+
+/// `metamcp status --listener`: for a container, which may have no other program that could ask.
+fn ready(listener: &str, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let listener = Folder::parse(listener).or_misuse()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let asked = runtime.block_on(listener.fetch("readyz", MAX_READY));
+    if let Err(error) = asked {
+        writeln!(out, "not ready: {:#}", anyhow::Error::new(error))?;
+        return Ok(Exit::Unavailable);
+    }
+    writeln!(out, "ready")?;
     Ok(Exit::Success)
 }
 

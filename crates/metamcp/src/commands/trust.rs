@@ -128,7 +128,7 @@ fn folder(named: Option<&Path>) -> anyhow::Result<PathBuf> {
         Some(name) if name == ".mcp.json" => folder.parent().map(Path::to_owned).unwrap_or(here),
         _ => folder,
     };
-    Ok(std::fs::canonicalize(&folder).unwrap_or(folder))
+    Ok(dunce::canonicalize(&folder).unwrap_or(folder))
 }
 
 fn found<'a>(loaded: &'a Loaded, folder: &Path) -> anyhow::Result<&'a Project> {

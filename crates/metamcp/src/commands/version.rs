@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::args::VersionArgs;
 use crate::exit::Exit;
+use crate::install_method::InstallMethod;
 
 /// Prints the version, and as JSON what comes with it.
 pub(crate) fn run(args: &VersionArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
@@ -20,6 +21,7 @@ pub(crate) fn run(args: &VersionArgs, out: &mut dyn Write) -> anyhow::Result<Exi
         "system": std::env::consts::OS,
         "processor": std::env::consts::ARCH,
         "hardened": cfg!(feature = "hardened"),
+        "installedBy": InstallMethod::here().name(),
     });
     writeln!(out, "{told:#}")?;
     Ok(Exit::Success)

@@ -4,22 +4,23 @@
 //! Tests: `tests/daemon/`.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
+#[cfg_attr(unix, path = "launch/unix.rs")]
+#[cfg_attr(windows, path = "launch/windows.rs")]
+mod process;
+
+use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use metamcp_engine::runtime_folder::{Places, is_absent};
+use metamcp_engine::runtime_folder::{Places, Stream, is_absent};
 use metamcp_types::text;
 use metamcp_wire::local::{Accepted, Code, Hello, Kind, MAX_REPLY, Refusal, Reply, is_newer};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::{VERSION, program};
+#[cfg(windows)]
+pub(crate) use self::process::start_apart;
+use self::process::{Process, Said};
+use super::VERSION;
 
 /// How long a daemon may take to reply: it may have to read a configuration from a slow disk first.
 const REPLY: Duration = Duration::from_secs(10);
@@ -29,10 +30,6 @@ const READY: Duration = Duration::from_secs(10);
 const OTHERS: Duration = Duration::from_secs(15);
 /// How often daemons may end between our connecting and their reply.
 const ATTEMPTS: u32 = 8;
-/// How a daemon ends that somebody killed.
-const SIGKILL: i32 = nix::sys::signal::Signal::SIGKILL as i32;
-/// The log is moved aside beyond this.
-const MAX_LOG: u64 = 4 * 1024 * 1024;
 
 /// Why there is no session with a daemon.
 #[derive(Debug)]
@@ -59,7 +56,7 @@ impl fmt::Display for Trouble {
 /// A session with a daemon.
 #[derive(Debug)]
 pub(super) struct Found {
-    pub(super) stream: UnixStream,
+    pub(super) stream: Stream,
     pub(super) accepted: Accepted,
     /// What it wrote behind its reply.
     pub(super) rest: Vec<u8>,
@@ -72,7 +69,7 @@ pub(super) struct Launcher {
     home: PathBuf,
     hello: Vec<u8>,
     /// Those that were started here, so that their remains can be cleared away.
-    children: Vec<Child>,
+    children: Vec<Process>,
 }
 
 impl Launcher {
@@ -87,7 +84,7 @@ impl Launcher {
 
     /// A session with the daemon that runs, or with a new one.
     pub(super) fn find(&mut self) -> Result<Found, Trouble> {
-        self.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        self.children.retain_mut(Process::is_running);
         let mut has_replaced = false;
         let mut last = "no daemon stays".to_owned();
         for attempt in 0..ATTEMPTS {
@@ -183,29 +180,25 @@ impl Launcher {
     /// Starts a daemon and waits until it is ready.
     fn spawn(&mut self, take_over: Option<&Path>) -> Result<(), Trouble> {
         let log = self.places.log();
-        let mut child = spawned(&self.home, &log, take_over)
+        let mut child = Process::start(&self.home, &log, take_over)
             .map_err(|error| Trouble::Unusable(format!("the daemon cannot be started: {error}")))?;
-        let said = child.stdout.take().map_or(Said::Nothing, ready_line);
-        let (how, status) = match said {
+        let (how, is_killed) = match child.said(&self.places, READY) {
             Said::Line(line) if line.starts_with("ready") => {
                 self.children.push(child);
                 return Ok(());
             }
-            Said::Line(line) => (line, None),
-            Said::Ended => match ended(&mut child) {
-                Some(status) => (format!("it ended at once ({status})"), Some(status)),
-                None => ("it closed its output without a word".to_owned(), None),
+            Said::Line(line) => (line, false),
+            Said::Ended => match child.ended() {
+                Some(end) => (format!("it ended at once ({})", end.words), end.is_killed),
+                None => ("it closed its output without a word".to_owned(), false),
             },
-            Said::Nothing => (format!("it was not ready within {}", text::duration(READY)), None),
+            Said::Nothing => (format!("it was not ready within {}", text::duration(READY)), false),
         };
         self.children.push(child);
         let last = last_words(&log).map(|words| format!(": {words}")).unwrap_or_default();
         let log = log.display();
         let words = format!("the daemon could not start: {how}{last}; its log is {log}");
-        match status.and_then(|status| status.signal()) {
-            Some(SIGKILL) => Err(Trouble::Killed(words)),
-            _ => Err(Trouble::Unusable(words)),
-        }
+        Err(if is_killed { Trouble::Killed(words) } else { Trouble::Unusable(words) })
     }
 
     fn at_socket(&self, error: &io::Error) -> Trouble {
@@ -259,7 +252,7 @@ enum Silence {
     Wrong(String),
 }
 
-fn greeted(mut stream: UnixStream, hello: &[u8]) -> Result<(Reply, UnixStream, Vec<u8>), Silence> {
+fn greeted(mut stream: Stream, hello: &[u8]) -> Result<(Reply, Stream, Vec<u8>), Silence> {
     stream.set_write_timeout(Some(REPLY)).map_err(Silence::Gone)?;
     stream.set_read_timeout(Some(REPLY)).map_err(Silence::Gone)?;
     stream.write_all(hello).map_err(silence)?;
@@ -292,74 +285,4 @@ fn silence(error: io::Error) -> Silence {
         }
         _ => Silence::Gone(error),
     }
-}
-
-/// The daemon's process. It makes a session of its own, so that nothing of a terminal reaches it.
-#[expect(clippy::disallowed_methods, reason = "this is the one program that is not a server")]
-fn spawned(home: &Path, log: &Path, take_over: Option<&Path>) -> io::Result<Child> {
-    let mut command = Command::new(program());
-    // What a list of processes shows.
-    command.arg0("metamcp").args(["daemon", "run", "--home"]).arg(home);
-    if let Some(socket) = take_over {
-        command.arg("--take-over").arg(socket);
-    }
-    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped());
-    // Without a log it works as well.
-    command.stderr(opened_log(home, log).map_or_else(|_| Stdio::null(), Stdio::from));
-    command.spawn()
-}
-
-fn opened_log(home: &Path, log: &Path) -> io::Result<File> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home)?;
-    if std::fs::symlink_metadata(log).is_ok_and(|found| found.len() > MAX_LOG) {
-        std::fs::rename(log, log.with_extension("log.1"))?;
-    }
-    let no_link = nix::fcntl::OFlag::O_NOFOLLOW.bits();
-    OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(no_link).open(log)
-}
-
-/// What a daemon says at its start.
-enum Said {
-    Line(String),
-    /// Its output ended before a whole line.
-    Ended,
-    /// Nothing in time.
-    Nothing,
-}
-
-/// How a process ended whose output has ended; nothing if it lives on all the same.
-fn ended(child: &mut Child) -> Option<ExitStatus> {
-    /// Its files are closed a moment before it can be waited for.
-    const LOOKS: u32 = 100;
-    const LOOK: Duration = Duration::from_millis(5);
-    for _ in 0..LOOKS {
-        if let Ok(Some(status)) = child.try_wait() {
-            return Some(status);
-        }
-        std::thread::sleep(LOOK);
-    }
-    None
-}
-
-/// The line by which the daemon says that it is ready, or why it will not be.
-fn ready_line(mut stdout: std::process::ChildStdout) -> Said {
-    /// Longer than anything it says.
-    const MOST: usize = 4096;
-    let mut said = Vec::new();
-    while !said.contains(&b'\n') && said.len() < MOST {
-        let limit = PollTimeout::try_from(READY).unwrap_or(PollTimeout::MAX);
-        let mut polled = [PollFd::new(stdout.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut polled, limit) {
-            Ok(1..) => {}
-            Err(nix::errno::Errno::EINTR) => continue,
-            _ => return Said::Nothing,
-        }
-        let mut part = [0; 512];
-        match stdout.read(&mut part) {
-            Ok(count @ 1..) => said.extend_from_slice(&part[..count]),
-            _ => return Said::Ended,
-        }
-    }
-    let said = String::from_utf8_lossy(&said);
-    Said::Line(text::clean_line(said.lines().next().unwrap_or_default(), MOST).into_owned())
 }

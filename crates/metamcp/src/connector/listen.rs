@@ -3,28 +3,18 @@
 //! In: a launcher.  Out: an exit code, or that this process has to listen by itself.
 //! Tests: `tests/daemon/listening.rs`.
 
-use std::io::Read;
-use std::net::Shutdown;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use metamcp_wire::local::{Code, Hello};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::ends::{Signals, Stop, no_more};
 use super::launch::{Found, Launcher, Trouble};
-use super::signals::Signals;
 use super::{say, tell};
 use crate::exit::Exit;
 
 /// Tries to be listened for again, while the port of a daemon that died is not free yet.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// Why waiting ended.
-enum End {
-    Signal,
-    DaemonGone,
-}
 
 /// Has the daemon listen until a signal comes.
 pub(super) fn run(mut launcher: Launcher, mut hello: Hello, found: Found) -> Exit {
@@ -39,7 +29,7 @@ pub(super) fn run(mut launcher: Launcher, mut hello: Hello, found: Found) -> Exi
     let mut found = found;
     let mut is_renamed = false;
     loop {
-        if matches!(wait(&found, &signals), End::Signal) {
+        if matches!(Stop::wait(&found.stream, &signals), Ok(Stop::Signal)) {
             return drained(&found, &signals);
         }
         found = match again(&mut launcher, &mut is_renamed, &hello, &signals) {
@@ -81,32 +71,12 @@ fn again(
     }
 }
 
-/// Waits for a signal or the end of the daemon, which says nothing.
-fn wait(found: &Found, signals: &Signals) -> End {
-    loop {
-        let mut polled = [
-            PollFd::new(found.stream.as_fd(), PollFlags::POLLIN),
-            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
-        ];
-        if poll(&mut polled, PollTimeout::NONE).is_err() {
-            continue;
-        }
-        if signals.arrived() > 0 {
-            return End::Signal;
-        }
-        let is_over = polled[0].revents().is_some_and(|seen| !seen.is_empty())
-            && !matches!((&found.stream).read(&mut [0; 64]), Ok(1..));
-        if is_over {
-            return End::DaemonGone;
-        }
-    }
-}
-
 /// Lets requests in flight finish; a second signal does not wait for them.
 fn drained(found: &Found, signals: &Signals) -> Exit {
     // Where it is gone already, nothing is in flight.
-    found.stream.shutdown(Shutdown::Write).ok();
-    wait(found, signals);
+    no_more(&found.stream).ok();
+    // However that ends, so does this.
+    Stop::wait(&found.stream, signals).ok();
     Exit::Success
 }
 

@@ -3,26 +3,20 @@
 //! In: a session with a daemon.  Out: how the process ends.
 //! Tests: `tests/daemon/`.
 //!
-//! One thread: a line is written before it is looked at, wherever the machine says that every line is to be forwarded, so
+//! One loop: a line is written before it is looked at, wherever the machine says that every line is to be forwarded, so
 //! the look costs no latency. Neither side is read while the other has not taken what came before.
 
-use std::io::{self, Read, Write};
-use std::net::Shutdown;
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use metamcp_calls::connector::{Connector, Effect, Message, Next, ToClient, ToDaemon};
 use metamcp_wire::glance::{Glance, glance};
 use metamcp_wire::object::set_member;
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::buffer::Buffer;
+use super::ends::{Ends, Link, Wanted, link};
 use super::launch::{Found, Launcher};
-use super::signals::Signals;
-use super::streams::Output;
 use super::{Mode, answers, say, serve_alone};
 use crate::exit::Exit;
 
@@ -39,8 +33,8 @@ const MAX_LINE: usize = (1 << 30) + (1 << 20);
 
 /// Serves the client to its end.
 pub(super) fn run(launcher: Launcher, found: Found, mode: Mode) -> Exit {
-    let signals = match Signals::new() {
-        Ok(signals) => signals,
+    let ends = match Ends::open() {
+        Ok(ends) => ends,
         Err(error) => {
             say(&format!("signals cannot be received: {error}"));
             return Exit::Failure;
@@ -51,9 +45,7 @@ pub(super) fn run(launcher: Launcher, found: Found, mode: Mode) -> Exit {
         launcher,
         mode,
         machine: Connector::new(nonce),
-        signals,
-        output: Output::open(),
-        daemon: None,
+        ends,
         is_deaf: false,
         gateway: None,
         up: Buffer::new(),
@@ -67,7 +59,7 @@ pub(super) fn run(launcher: Launcher, found: Found, mode: Mode) -> Exit {
         deadline: None,
         over: None,
     };
-    relay.attach(found.stream, &found.rest, false);
+    relay.attach(link(found.stream), &found.rest, false);
     let exit = relay.serve();
     relay.leave();
     exit
@@ -77,10 +69,7 @@ struct Relay {
     launcher: Launcher,
     mode: Mode,
     machine: Connector,
-    signals: Signals,
-    output: Output,
-    /// None while nobody needs one.
-    daemon: Option<UnixStream>,
+    ends: Ends,
     /// It reads no more: either it is gone, or it answers what it has and wants this client to come anew.
     is_deaf: bool,
     /// The gateway of this process, once there is no daemon to be had.
@@ -130,75 +119,53 @@ impl Relay {
         let reads_client = self.over.is_none()
             && self.is_input_open
             && self.up.lines().is_empty()
-            && (self.machine.is_live() || self.daemon.is_none());
-        let mut at_daemon = PollFlags::empty();
-        if self.to_client.len() < BACKLOG {
-            at_daemon |= PollFlags::POLLIN;
-        }
+            && (self.machine.is_live() || !self.ends.has_daemon());
         let has_lines = self.machine.is_live() && !self.up.lines().is_empty();
-        if !self.is_deaf && (has_lines || !self.to_daemon.is_empty()) {
-            at_daemon |= PollFlags::POLLOUT;
-        }
-        let at_client =
-            if self.to_client.is_empty() { PollFlags::empty() } else { PollFlags::POLLOUT };
-        let stdin = io::stdin();
-        let mut polled = Vec::with_capacity(4);
-        polled.push(PollFd::new(self.output.as_fd(), at_client));
-        polled.push(PollFd::new(self.signals.as_fd(), PollFlags::POLLIN));
-        let daemon = self.daemon.as_ref().filter(|_| !at_daemon.is_empty());
-        if let Some(daemon) = daemon {
-            polled.push(PollFd::new(daemon.as_fd(), at_daemon));
-        }
-        if reads_client {
-            polled.push(PollFd::new(stdin.as_fd(), PollFlags::POLLIN));
-        }
-        let timeout = self.timeout();
-        match poll(&mut polled, timeout) {
-            Ok(_) => {}
-            Err(Errno::EINTR) => return Ok(None),
+        let wanted = Wanted {
+            client_in: reads_client,
+            client_out: !self.to_client.is_empty(),
+            daemon_in: self.to_client.len() < BACKLOG,
+            daemon_out: !self.is_deaf && (has_lines || !self.to_daemon.is_empty()),
+            at_most: self.timeout(),
+        };
+        let seen = match self.ends.wait(wanted) {
+            Ok(Some(seen)) => seen,
+            Ok(None) => return Ok(None),
             Err(error) => {
                 say(&format!("waiting failed: {error}"));
                 return Ok(Some(Exit::Failure));
             }
-        }
-        let seen =
-            |at: usize| polled.get(at).and_then(PollFd::revents).unwrap_or(PollFlags::empty());
-        let broken = PollFlags::POLLERR | PollFlags::POLLNVAL | PollFlags::POLLHUP;
-        let readable = broken | PollFlags::POLLIN;
-        let (client_out, signal) = (seen(0), seen(1));
-        let (from_daemon, from_client) = match daemon.is_some() {
-            true => (seen(2).intersects(readable), seen(3).intersects(readable)),
-            false => (false, seen(2).intersects(readable)),
         };
-        drop(polled);
-        if client_out.intersects(broken) {
+        if seen.client_is_gone {
             return Err(ClientGone);
         }
-        if signal.intersects(readable)
+        if seen.signal
             && let Some(exit) = self.signalled()
         {
             return Ok(Some(exit));
         }
-        if from_client {
+        if seen.client_in {
             self.read_client();
         }
-        if from_daemon {
+        if seen.is_sent_away {
+            self.is_deaf = true;
+            // One that is gone meanwhile is noticed by the next read.
+            self.ends.end_daemon_input().ok();
+        }
+        if seen.daemon_in {
             self.read_daemon()?;
         }
-        if client_out.contains(PollFlags::POLLOUT) {
+        if seen.client_out {
             self.write_client()?;
         }
         Ok(self.timed())
     }
 
     /// When to wake without a reason.
-    fn timeout(&self) -> PollTimeout {
-        let Some(next) = [self.steady_at, self.deadline].into_iter().flatten().min() else {
-            return PollTimeout::NONE;
-        };
+    fn timeout(&self) -> Option<Duration> {
+        let next = [self.steady_at, self.deadline].into_iter().flatten().min()?;
         // Rounded up: waking too early would be waking twice.
-        let left = next.saturating_duration_since(now()) + Duration::from_millis(1);
-        PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+        Some(next.saturating_duration_since(now()) + Duration::from_millis(1))
     }
 
     fn timed(&mut self) -> Option<Exit> {
@@ -216,11 +183,11 @@ impl Relay {
 
     /// The first signal ends the client's input, the second the process.
     fn signalled(&mut self) -> Option<Exit> {
-        let count = self.signals.arrived();
+        let count = self.ends.signals();
         if count == 0 {
             return None;
         }
-        if count > 1 || !self.is_input_open || self.daemon.is_none() {
+        if count > 1 || !self.is_input_open || !self.ends.has_daemon() {
             return Some(Exit::Success);
         }
         self.is_input_open = false;
@@ -229,16 +196,16 @@ impl Relay {
     }
 
     fn read_client(&mut self) {
-        match nix::unistd::read(io::stdin(), self.up.room()) {
+        match self.ends.read_client(self.up.room()) {
             Ok(0) => self.is_input_open = false,
             Ok(count) => self.up.filled(count),
-            Err(Errno::EINTR | Errno::EAGAIN) => return,
+            Err(error) if is_not_yet(&error) => return,
             Err(_) => self.is_input_open = false,
         }
         if self.up.len() > MAX_LINE {
             say("the client's message is longer than a gigabyte; the session ends");
             self.finish(Exit::Failure);
-        } else if self.daemon.is_none() {
+        } else if !self.ends.has_daemon() {
             // What ended the wait for a reason to have a daemon.
             match self.is_input_open {
                 true => self.reconnect(),
@@ -248,9 +215,10 @@ impl Relay {
     }
 
     fn read_daemon(&mut self) -> Result<(), ClientGone> {
-        let Some(daemon) = &mut self.daemon else { return Ok(()) };
-        let read = daemon.read(self.down.room());
-        match read {
+        if !self.ends.has_daemon() {
+            return Ok(());
+        }
+        match self.ends.read_daemon(self.down.room()) {
             Ok(count @ 1..) => {
                 self.down.filled(count);
                 self.forward_down()?;
@@ -258,11 +226,7 @@ impl Relay {
                     self.lost();
                 }
             }
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                ) => {}
+            Err(error) if is_not_yet(&error) => {}
             Ok(0) | Err(_) => self.lost(),
         }
         Ok(())
@@ -273,8 +237,8 @@ impl Relay {
         if self.machine.trusts_daemon() {
             let lines = self.down.lines();
             let mut count = 0;
-            if self.to_client.is_empty() && !self.output.must_be_asked() {
-                count = written(self.output.write(lines))?;
+            if self.to_client.is_empty() && !self.ends.must_be_asked() {
+                count = written(self.ends.write_client(lines))?;
             }
             self.to_client.extend_from_slice(&lines[count..]);
             for line in split(lines) {
@@ -301,9 +265,12 @@ impl Relay {
     /// Writes to the daemon what it has room for.
     fn push_up(&mut self) -> io::Result<()> {
         loop {
-            let Some(daemon) = &mut self.daemon else { return Ok(()) };
+            if !self.ends.has_daemon() {
+                return Ok(());
+            }
             if !self.to_daemon.is_empty() {
-                let Some(count) = taken(daemon.write(&self.to_daemon))? else { return Ok(()) };
+                let sent = taken(self.ends.write_daemon(&self.to_daemon))?;
+                let Some(count) = sent else { return Ok(()) };
                 self.to_daemon.drain(..count);
                 continue;
             }
@@ -317,7 +284,7 @@ impl Relay {
                 if self.up.is_empty() {
                     self.has_told_end = true;
                     self.machine.ended();
-                    return daemon.shutdown(Shutdown::Write);
+                    return self.ends.end_daemon_input();
                 }
                 // The last line may lack its newline.
                 self.up.append(b"\n");
@@ -330,8 +297,7 @@ impl Relay {
                     None => continue,
                 }
             };
-            let Some(daemon) = &mut self.daemon else { return Ok(()) };
-            let sent = taken(daemon.write(&self.up.lines()[self.written..length]))?;
+            let sent = taken(self.ends.write_daemon(&self.up.lines()[self.written..length]))?;
             let Some(count) = sent else { return Ok(()) };
             self.written += count;
             self.note_sent();
@@ -376,14 +342,14 @@ impl Relay {
     }
 
     fn push_down(&mut self) -> Result<(), ClientGone> {
-        if self.to_client.is_empty() || self.output.must_be_asked() {
+        if self.to_client.is_empty() || self.ends.must_be_asked() {
             return Ok(());
         }
         self.write_client()
     }
 
     fn write_client(&mut self) -> Result<(), ClientGone> {
-        let count = written(self.output.write(&self.to_client))?;
+        let count = written(self.ends.write_client(&self.to_client))?;
         self.to_client.drain(..count);
         Ok(())
     }
@@ -406,7 +372,7 @@ impl Relay {
     }
 
     fn lost(&mut self) {
-        self.daemon = None;
+        self.ends.leave_daemon();
         self.is_deaf = false;
         // Half a line of it is worth nothing; half a line to it goes to the next one whole.
         self.down.clear();
@@ -434,7 +400,7 @@ impl Relay {
 
     fn reconnect(&mut self) {
         match self.launcher.find() {
-            Ok(found) => self.attach(found.stream, &found.rest, false),
+            Ok(found) => self.attach(link(found.stream), &found.rest, false),
             Err(trouble) if self.mode == Mode::Require => {
                 say(&format!("the daemon is gone, and no other can be had: {trouble}"));
                 self.machine.give_up();
@@ -465,12 +431,11 @@ impl Relay {
         }
     }
 
-    fn attach(&mut self, stream: UnixStream, rest: &[u8], is_alone: bool) {
+    fn attach(&mut self, link: Link, rest: &[u8], is_alone: bool) {
         // A socket that cannot be made non-blocking is none.
-        if stream.set_nonblocking(true).is_err() {
+        if self.ends.attach(link).is_err() {
             return self.finish(Exit::Failure);
         }
-        self.daemon = Some(stream);
         self.is_deaf = false;
         self.steady_at = Some(now() + STEADY);
         if is_alone {
@@ -488,14 +453,14 @@ impl Relay {
 
     /// Nothing more is to be waited for but the last lines.
     fn finish(&mut self, exit: Exit) {
-        self.daemon = None;
+        self.ends.leave_daemon();
         self.over = Some(exit);
         self.deadline = Some(now() + LAST_LINES);
     }
 
     /// Ends what is still there of this session.
     fn leave(mut self) {
-        self.daemon = None;
+        self.ends.leave_daemon();
         // It ends its servers first, within limits of its own.
         if let Some(gateway) = self.gateway.take() {
             drop(gateway.join());
@@ -523,6 +488,11 @@ fn written(result: io::Result<usize>) -> Result<usize, ClientGone> {
             _ => Err(ClientGone),
         },
     }
+}
+
+/// Whether a read is only to be tried again.
+fn is_not_yet(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 fn split(lines: &[u8]) -> impl Iterator<Item = &[u8]> {

@@ -146,13 +146,13 @@ pub(super) static SERVICE: Service<Folder> = Service {
 impl Folder {
     /// Opens `folder`, which must exist; all other paths are checked against its real path.
     pub(super) fn open(folder: &Path) -> io::Result<Self> {
-        let root = fs::canonicalize(folder)?;
+        let root = dunce::canonicalize(folder)?;
         if root.is_dir() { Ok(Self { root }) } else { Err(io::ErrorKind::NotADirectory.into()) }
     }
 
     /// The real path of something that exists inside the folder.
     fn existing(&self, path: &str) -> Result<PathBuf, Refusal> {
-        let real = fs::canonicalize(self.joined(path)?).map_err(|error| named(path, &error))?;
+        let real = dunce::canonicalize(self.joined(path)?).map_err(|error| named(path, &error))?;
         self.contained(path, real)
     }
 
@@ -166,7 +166,7 @@ impl Folder {
         let (Some(parent), Some(name)) = (joined.parent(), joined.file_name()) else {
             refuse!("{path} does not name a file");
         };
-        let parent = fs::canonicalize(parent).map_err(|error| named(path, &error))?;
+        let parent = dunce::canonicalize(parent).map_err(|error| named(path, &error))?;
         self.contained(path, parent.join(name))
     }
 

@@ -67,6 +67,31 @@ fn every_finding_has_its_fix_and_no_secret_is_shown() {
 }
 
 #[test]
+fn the_layers_around_scripts_are_named() {
+    let shell = shell();
+    let of_code_mode = |arguments: &[&str]| {
+        let json = shell.json(arguments);
+        let findings = json["findings"].as_array().unwrap().iter();
+        let mut own = findings.filter(|finding| finding["area"] == "code mode");
+        let first = own.next().expect("something is said of it");
+        (first["level"].clone(), first["message"].as_str().unwrap().to_owned())
+    };
+    let (level, message) = of_code_mode(&["doctor", "--json"]);
+    assert_eq!(level, "good", "{message}");
+    for words in ["profile `standard`", "seccomp", "landlock_files", "no_new_privs"] {
+        assert!(message.contains(words), "{words}: {message}");
+    }
+    let (level, message) = of_code_mode(&["doctor", "--json", "--code-profile", "off"]);
+    assert_eq!((level, message.contains("off")), ("note".into(), true), "{message}");
+    #[cfg(not(feature = "hardened"))]
+    {
+        let (level, message) = of_code_mode(&["doctor", "--json", "--code-profile", "wasm"]);
+        assert_eq!(level, "warning", "{message}");
+        assert!(message.contains("no WebAssembly engine"), "{message}");
+    }
+}
+
+#[test]
 fn what_can_be_fixed_is() {
     let shell = shell();
     let left = "user/.metamcp/cache/clock-1/schema.json.corrupt-1";

@@ -50,6 +50,13 @@ fn scripts_are_refused_where_the_wish_cannot_be_met() {
         assert_eq!(code, 0, "{said}");
         assert!(said.contains("scripts are refused"), "{variables:?}: {said}");
     }
+    // Where there is no lockdown this is the default, so the words say what to install.
+    let chosen = [("METAMCP_CODE_PROFILE", "wasm")];
+    let (code, out, said) = with(&shell(None), &["run", "one.js"], &chosen);
+    assert_eq!((code, out.as_str()), (4, ""), "{said}");
+    for words in ["profile wasm", "no WebAssembly engine", "npm, PyPI", "install script"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
     let (code, out, said) = with(&shell(None), &["run", "one.js"], &[(PROFILE, "dev")]);
     assert_eq!((code, out.as_str()), (0, "2\n"), "{said}");
 }

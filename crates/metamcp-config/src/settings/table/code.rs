@@ -15,7 +15,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Word(CodeProfile::WORDS),
         default: Some(Value::Word("standard")),
         help: "How scripts are sandboxed",
-        doc: "A profile that this build or machine cannot provide is refused, with the reason and how to get it; it is never replaced by a weaker one. \
+        doc: "The default is `wasm` where the Linux kernel's lockdown cannot be had: on Windows, on macOS, on a Linux without Landlock; \
+              `metamcp doctor` says which layers hold. \
+              A profile that was chosen and that this build or machine cannot provide is refused, with the reason and how to get it; it is never replaced by a weaker one. \
               Variables of metatools are read after ours: `METATOOLS_RUNTIME_PROFILE` is `dev` or `standard`, and `standard` is our `docker`, \
               or `hardened` where `METATOOLS_RUNTIME_BACKEND` is `wasm`, or where there is no Docker and `METATOOLS_WASM_ENABLED` is `true`.",
         store: |settings, value| {

@@ -256,14 +256,14 @@ pub(super) fn named(value: &str, home: Option<&Path>) -> Option<PathBuf> {
     if !path.is_absolute() {
         return None;
     }
-    let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
+    let home = home.map(|home| dunce::canonicalize(home).unwrap_or_else(|_| home.to_owned()));
     let is_too_much = |path: &Path| {
         path.parent().is_none() || home.as_ref().is_some_and(|home| home.starts_with(path))
     };
-    if let Ok(real) = path.canonicalize() {
+    if let Ok(real) = dunce::canonicalize(path) {
         return (!is_too_much(&real)).then_some(real);
     }
-    let folder = path.parent()?.canonicalize().ok().filter(|folder| folder.is_dir())?;
+    let folder = dunce::canonicalize(path.parent()?).ok().filter(|folder| folder.is_dir())?;
     let is_private = home.as_ref().is_some_and(|home| {
         let inside = folder.strip_prefix(home).ok().and_then(|inside| inside.iter().next());
         inside.is_some_and(|first| first.as_encoded_bytes().starts_with(b"."))

@@ -24,9 +24,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::UnixStream;
 
-use super::{Daemon, page};
+use super::{Daemon, local, page};
 use crate::metrics::Format;
 
 /// Longest request: arguments of a tool call.
@@ -123,7 +122,7 @@ struct Request {
 }
 
 /// Answers requests on a local connection, one line each, until it closes.
-pub(super) async fn serve(daemon: &Arc<Daemon>, hello: &Hello, stream: UnixStream) {
+pub(super) async fn serve(daemon: &Arc<Daemon>, hello: &Hello, stream: local::Stream) {
     let (input, mut output) = stream.into_split();
     let mut input = BufReader::new(input);
     let mut stopping = daemon.stopping.subscribe();

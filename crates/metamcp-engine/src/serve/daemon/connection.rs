@@ -1,8 +1,6 @@
 //! One connection on the local socket: its hello, and what it is for.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +10,12 @@ use metamcp_types::text;
 use metamcp_wire::local::{
     Accepted, Code, CommandLine, HELLO_TIMEOUT, Hello, Kind, LocalError, MAX_HELLO, Refusal, Reply,
 };
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{Shutdown, shutdown};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::UnixStream;
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::contexts::OpenContext;
+use super::local::{Stream, Watch, first_line};
 use super::{
     ClientContext, Command, Connected, Daemon, Ticket, VERSION, admin, listening, number, report,
 };
@@ -34,8 +30,9 @@ const MAX_QUOTED: usize = 200;
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves one connection to its end.
-pub(super) async fn serve(daemon: Arc<Daemon>, mut stream: UnixStream) {
-    let hello = match tokio::time::timeout(HELLO_TIMEOUT, read_hello(&mut stream)).await {
+pub(super) async fn serve(daemon: Arc<Daemon>, mut stream: Stream) {
+    let hello = match tokio::time::timeout(HELLO_TIMEOUT, first_line(&mut stream, MAX_HELLO)).await
+    {
         Ok(Ok(Some(line))) => Hello::parse(&line),
         // Whoever connected to see whether anybody listens.
         Ok(Ok(None)) => return,
@@ -104,50 +101,16 @@ fn clean(words: &str) -> String {
     text::clean_line(words, MAX_QUOTED).into_owned()
 }
 
-/// The first line. Read byte-exact: what follows it belongs to the session.
-async fn read_hello(stream: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
-    let mut line = Vec::with_capacity(8 * 1024);
-    let mut buffer = vec![0; 16 * 1024];
-    loop {
-        stream.readable().await?;
-        // Looked at first, and taken only up to the newline.
-        let seen = match stream.try_io(tokio::io::Interest::READABLE, || peek(stream, &mut buffer))
-        {
-            Ok(0) if line.is_empty() => return Ok(None),
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(seen) => seen,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            Err(error) => return Err(error),
-        };
-        let newline = memchr::memchr(b'\n', &buffer[..seen]);
-        let take = newline.map_or(seen, |at| at + 1);
-        stream.read_exact(&mut buffer[..take]).await?;
-        line.extend_from_slice(&buffer[..take]);
-        if newline.is_some() {
-            line.pop();
-            return Ok(Some(line));
-        }
-        if line.len() > MAX_HELLO {
-            return Err(io::Error::other("the hello is too long"));
-        }
-    }
-}
-
-fn peek(stream: &UnixStream, buffer: &mut [u8]) -> io::Result<usize> {
-    use nix::sys::socket::{MsgFlags, recv};
-    Ok(recv(stream.as_raw_fd(), buffer, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT)?)
-}
-
-async fn say(stream: &mut UnixStream, reply: Reply) -> bool {
+async fn say(stream: &mut Stream, reply: Reply) -> bool {
     let line = reply.to_line();
     matches!(tokio::time::timeout(REPLY_TIMEOUT, stream.write_all(&line)).await, Ok(Ok(())))
 }
 
-pub(super) async fn accept(stream: &mut UnixStream, accepted: Accepted) -> bool {
+pub(super) async fn accept(stream: &mut Stream, accepted: Accepted) -> bool {
     say(stream, Reply::Accepted(accepted)).await
 }
 
-pub(super) async fn refuse(stream: &mut UnixStream, refusal: Refusal) {
+pub(super) async fn refuse(stream: &mut Stream, refusal: Refusal) {
     say(stream, Reply::Refused(refusal)).await;
 }
 
@@ -204,7 +167,7 @@ pub(super) async fn admitted(
     }
 }
 
-async fn session(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStream) {
+async fn session(daemon: Arc<Daemon>, hello: Hello, mut stream: Stream) {
     let number = number();
     let (context, ticket) = match admitted(&daemon, &hello, "stdio", number).await {
         Ok(admitted) => admitted,
@@ -220,8 +183,7 @@ async fn session(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStream) {
     if !accept(&mut stream, Accepted { remarks, ..accepted() }).await {
         return;
     }
-    let Ok(watched) = stream.as_fd().try_clone_to_owned() else { return };
-    let Ok(closable) = stream.as_fd().try_clone_to_owned() else { return };
+    let (Ok(watch), Ok(closable)) = (Watch::of(&stream), Watch::of(&stream)) else { return };
     let settings = &loaded.config.settings;
     let (knows, known) = watch::channel(false);
     let options = Options {
@@ -229,14 +191,16 @@ async fn session(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStream) {
         drain: settings.timeouts.drain,
         ends_lines: true,
         roots: Some(known),
-        can_answer: Arc::new(move || has_reader(&watched)),
+        can_answer: Arc::new(move || watch.has_reader()),
     };
     let view = gateway.session_view_of(number);
     gateway.warm(&view, settings.pool.min_size as usize);
     let seat = Arc::clone(&view.seat);
     let (input, output) = stream.into_split();
+    let served = Served::begin(view, output);
     let (tell, mut stop) = mpsc::channel(4);
     let told = task::spawn("end of a session", {
+        let outbox = Arc::clone(&served.outbox);
         let (mut stopping, connected) =
             (daemon.stopping.subscribe(), Arc::clone(&ticket.connected));
         async move {
@@ -245,8 +209,7 @@ async fn session(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStream) {
                 () = connected.leave.notified() => true,
             };
             if is_sent_away {
-                // What it wrote until now is read and answered; the next line it keeps for whoever serves it then.
-                let _closed_already = shutdown(closable.as_raw_fd(), Shutdown::Read);
+                closable.send_away(&outbox);
                 drop(stopping.wait_for(|stops| *stops).await);
             }
             let _ended_by_itself = tell.send(()).await;
@@ -254,7 +217,6 @@ async fn session(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStream) {
             std::future::pending::<()>().await;
         }
     });
-    let served = Served::begin(view, output);
     *ticket.connected.client.lock() = Some(Arc::downgrade(&served.session));
     let roots = task::spawn(
         "client roots",
@@ -270,18 +232,7 @@ async fn session(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStream) {
     drop(ticket);
 }
 
-/// Whether the client could still read: its end of the socket is not closed for good.
-fn has_reader(socket: &OwnedFd) -> bool {
-    let mut polled = [PollFd::new(socket.as_fd(), PollFlags::empty())];
-    match poll(&mut polled, PollTimeout::ZERO) {
-        Ok(1..) => !polled[0]
-            .revents()
-            .is_some_and(|seen| seen.intersects(PollFlags::POLLHUP | PollFlags::POLLERR)),
-        _ => true,
-    }
-}
-
-async fn command(daemon: Arc<Daemon>, hello: Hello, line: CommandLine, mut stream: UnixStream) {
+async fn command(daemon: Arc<Daemon>, hello: Hello, line: CommandLine, mut stream: Stream) {
     let (context, ticket) = match admitted(&daemon, &hello, "command", number()).await {
         Ok(admitted) => admitted,
         Err(refusal) => return refuse(&mut stream, refusal).await,
@@ -294,7 +245,7 @@ async fn command(daemon: Arc<Daemon>, hello: Hello, line: CommandLine, mut strea
 }
 
 /// Answers, and keeps the connection until the process ends, so that its end can be waited for.
-async fn stop(daemon: &Arc<Daemon>, mut stream: UnixStream) {
+async fn stop(daemon: &Arc<Daemon>, mut stream: Stream) {
     accept(&mut stream, accepted()).await;
     daemon.begin_end();
     let mut ignored = [0; 64];

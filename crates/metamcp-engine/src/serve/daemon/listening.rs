@@ -1,37 +1,36 @@
-//! HTTP listeners of the daemon: each lives as long as the connection that asked for it, and moves to a newer daemon
-//! with its queue of clients.
+//! HTTP listeners of the daemon: each lives as long as the connection that asked for it, and moves to a newer daemon.
+//! Owns: listeners, and how they move: sockets with their queues, or on Windows addresses.      Never: knows what a request says.
+//! In: a connection that asks for one, a daemon that takes over.  Out: requests to `serve/http`.
+//! Tests: `metamcp/tests/daemon/listening.rs`.
 
-use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::net::UnixStream as StdStream;
+#[cfg_attr(unix, path = "listening/sockets.rs")]
+#[cfg_attr(windows, path = "listening/addresses.rs")]
+mod handing_over;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use metamcp_wire::local::{Accepted, Code, Hello, Kind, MAX_HELLO, Refusal, Reply};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
+use metamcp_wire::local::{Accepted, Code, Hello, Refusal};
 use tokio::io::AsyncReadExt as _;
-use tokio::net::{TcpListener, UnixStream};
+use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc};
 
 use super::connection::{accept, accepted, admitted, client_of, refuse};
+use super::local::Stream;
 use super::{Daemon, VERSION, number};
-use crate::runtime_folder::Places;
 use crate::serve::http::{self, Ending};
 use crate::task;
 
 /// How long a daemon may take to hand over its listeners: it only writes a few lines.
 const HAND_OVER: Duration = Duration::from_secs(5);
 /// Most listeners taken over.
+#[cfg(unix)]
 const MOST: u32 = 64;
 
 /// A listening socket, and for whom it listens.
 pub(super) struct Listener {
-    socket: OwnedFd,
+    socket: handing_over::Socket,
     pub(super) address: String,
     folder: String,
     flags: Vec<String>,
@@ -42,7 +41,7 @@ pub(super) struct Listener {
 }
 
 /// Listens for clients until the connection ends.
-pub(super) async fn serve(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStream) {
+pub(super) async fn serve(daemon: Arc<Daemon>, hello: Hello, mut stream: Stream) {
     let (context, ticket) = match admitted(&daemon, &hello, "http", number()).await {
         Ok(admitted) => admitted,
         Err(refusal) => return refuse(&mut stream, refusal).await,
@@ -58,7 +57,7 @@ pub(super) async fn serve(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStr
         None => plan.listen().await.map_err(|error| format!("{error:#}")),
     };
     let ready = opened.and_then(|(listener, address)| {
-        let socket = listener.as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
+        let socket = handing_over::socket(&listener).map_err(|error| error.to_string())?;
         Ok((listener, address, socket))
     });
     let (listener, address, socket) = match ready {
@@ -115,7 +114,7 @@ pub(super) async fn serve(daemon: Arc<Daemon>, hello: Hello, mut stream: UnixStr
 }
 
 /// Gives every listener to a newer daemon: the sockets stay open, with whoever waits in their queues.
-pub(super) async fn hand_over(daemon: &Arc<Daemon>, mut stream: UnixStream) {
+pub(super) async fn hand_over(daemon: &Arc<Daemon>, mut stream: Stream) {
     if !daemon.is_draining.load(std::sync::atomic::Ordering::Relaxed) {
         let words = "this daemon does not step aside; ask it to drain first";
         return refuse(&mut stream, Refusal::new(VERSION, Code::Denied, words)).await;
@@ -123,16 +122,12 @@ pub(super) async fn hand_over(daemon: &Arc<Daemon>, mut stream: UnixStream) {
     let connections = daemon.connections.lock().clone();
     let given: Vec<Listener> =
         connections.iter().filter_map(|one| one.listener.lock().take()).collect();
-    let follow = u32::try_from(given.len()).unwrap_or(u32::MAX);
+    let follow = handing_over::follow(&given);
     if !accept(&mut stream, Accepted { follow, ..accepted() }).await {
         return;
     }
     let moved: Vec<_> = given.iter().map(|one| Arc::clone(&one.moved)).collect();
-    let sent = match stream.into_std() {
-        Ok(stream) => tokio::task::spawn_blocking(move || send(&stream, &given)).await,
-        Err(error) => Ok(Err(error)),
-    };
-    if let Ok(Err(error)) = sent {
+    if let Err(error) = handing_over::give(stream, given).await {
         tracing::warn!("the HTTP listeners could not be handed over: {error}");
     }
     for moved in moved {
@@ -140,89 +135,14 @@ pub(super) async fn hand_over(daemon: &Arc<Daemon>, mut stream: UnixStream) {
     }
 }
 
-fn send(mut stream: &StdStream, given: &[Listener]) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
-    stream.set_write_timeout(Some(HAND_OVER))?;
-    for listener in given {
-        // The socket travels with one byte, which the line that says whose it is follows.
-        let sockets = [listener.socket.as_fd()];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut attached = SendAncillaryBuffer::new(&mut space);
-        attached.push(SendAncillaryMessage::ScmRights(&sockets));
-        sendmsg(stream, &[IoSlice::new(b"L")], &mut attached, SendFlags::empty())?;
-        let mut hello = Hello::plain(VERSION, Kind::Listen, std::process::id());
-        hello.folder.clone_from(&listener.folder);
-        hello.flags.clone_from(&listener.flags);
-        stream.write_all(&hello.to_line())?;
-    }
-    Ok(())
-}
-
-/// One line, byte by byte: the socket that follows it must not be read past.
-fn read_line(mut stream: &StdStream) -> io::Result<Vec<u8>> {
-    let mut line = Vec::new();
-    loop {
-        let mut next = [0];
-        stream.read_exact(&mut next)?;
-        if next[0] == b'\n' || line.len() > MAX_HELLO {
-            return Ok(line);
-        }
-        line.push(next[0]);
-    }
-}
-
-fn receive(stream: &StdStream) -> io::Result<Listener> {
-    let mut byte = [0];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut attached = RecvAncillaryBuffer::new(&mut space);
-    #[cfg(target_os = "linux")]
-    let flags = RecvFlags::CMSG_CLOEXEC;
-    #[cfg(not(target_os = "linux"))]
-    let flags = RecvFlags::empty();
-    recvmsg(stream, &mut [IoSliceMut::new(&mut byte)], &mut attached, flags)?;
-    let socket = attached.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
-        _ => None,
-    });
-    let socket = socket.ok_or_else(|| io::Error::other("no socket came"))?;
-    // Set on arrival where the system can.
-    #[cfg(not(target_os = "linux"))]
-    nix::fcntl::fcntl(&socket, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
-    let line = read_line(stream)?;
-    let hello = Hello::parse(&line).map_err(io::Error::other)?;
-    let Hello { folder, flags, .. } = hello;
-    let listener = std::net::TcpListener::from(socket);
-    let port = listener.local_addr().ok().map(|bound| bound.port());
-    let (socket, address) = (OwnedFd::from(listener), String::new());
-    Ok(Listener { socket, address, folder, flags, port, moved: Arc::default() })
-}
-
 impl Daemon {
     /// Takes the listeners of a daemon that steps aside. Blocks for a moment; what fails is logged, for their clients come
     /// back by themselves.
     pub fn take_over(&self, old: &Path) {
-        match self.taken_over(old) {
+        match handing_over::take(self, old) {
             Ok(count) => tracing::info!("{count} HTTP listeners were taken over"),
             Err(error) => tracing::warn!("no HTTP listener could be taken over: {error}"),
         }
-    }
-
-    fn taken_over(&self, old: &Path) -> io::Result<usize> {
-        let mut stream = Places::connect_to(old)?;
-        stream.set_read_timeout(Some(HAND_OVER))?;
-        stream.set_write_timeout(Some(HAND_OVER))?;
-        let hello = Hello::plain(VERSION, Kind::Listeners, std::process::id());
-        stream.write_all(&hello.to_line())?;
-        let line = read_line(&stream)?;
-        let follow = match Reply::parse(&line).map_err(io::Error::other)? {
-            Reply::Accepted(accepted) => accepted.follow.min(MOST),
-            Reply::Refused(refusal) => return Err(io::Error::other(refusal.error)),
-        };
-        for _ in 0..follow {
-            let listener = receive(&stream)?;
-            self.adopted.lock().push(listener);
-        }
-        Ok(follow as usize)
     }
 
     /// The listener that a predecessor had for the same client.
@@ -239,9 +159,7 @@ impl Daemon {
             let at = adopted.iter().position(is_its)?;
             adopted.swap_remove(at)
         };
-        let listener = std::net::TcpListener::from(listener.socket);
-        listener.set_nonblocking(true).ok()?;
-        let listener = TcpListener::from_std(listener).ok()?;
+        let listener = handing_over::reopened(listener.socket)?;
         let bound = listener.local_addr().ok()?;
         Some((listener, bound))
     }

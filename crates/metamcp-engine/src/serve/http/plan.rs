@@ -311,7 +311,7 @@ fn open_to_others(path: &Path) -> Option<String> {
     })
 }
 
-#[cfg(not(unix))]
+#[cfg(windows)]
 fn open_to_others(_path: &Path) -> Option<String> {
     None
 }

@@ -7,6 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::StoreError;
+#[cfg(windows)]
+use crate::files;
 use crate::files::{Directory, FileError};
 
 const FILE: &str = "catalog.db";
@@ -23,7 +25,7 @@ const MAX_ASIDE: usize = 3;
 /// Entries read when older ones are removed.
 const MAX_ENTRIES: usize = 10_000;
 
-/// Device and inode: the same file, whatever its name.
+/// Device and inode, or volume and number: the same file, whatever its name.
 pub(super) type Identity = (u64, u64);
 
 /// The home, resolved and checked.
@@ -69,7 +71,8 @@ impl Place {
     }
 
     pub(super) fn identity(&self) -> Option<Identity> {
-        fs::symlink_metadata(&self.path).ok().map(|found| identity_of(&found))
+        let found = fs::symlink_metadata(&self.path).ok()?;
+        self.identity_of(&found).ok()
     }
 
     /// Makes sure that there is a private regular file; an empty one is created if there was none.
@@ -92,7 +95,7 @@ impl Place {
             return Err(FileError::WrongKind { path, expected: "regular file" }.into());
         }
         self.make_private(&found)?;
-        Ok(identity_of(&found))
+        self.identity_of(&found).map_err(|source| failed("examine", &self.path, source))
     }
 
     /// Moves a damaged file aside, unless another gateway has replaced it already.
@@ -137,9 +140,23 @@ impl Place {
         Ok(())
     }
 
-    #[cfg(not(unix))]
+    /// Who may open it is inherited from the user's profile.
+    #[cfg(windows)]
+    #[expect(clippy::unnecessary_wraps, reason = "where there is a mode, it is changed")]
     fn make_private(&self, _found: &fs::Metadata) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    #[cfg(unix)]
+    #[expect(clippy::unnecessary_wraps, reason = "elsewhere it is asked of the system")]
+    fn identity_of(&self, found: &fs::Metadata) -> io::Result<Identity> {
+        use std::os::unix::fs::MetadataExt;
+        Ok((found.dev(), found.ino()))
+    }
+
+    #[cfg(windows)]
+    fn identity_of(&self, _found: &fs::Metadata) -> io::Result<Identity> {
+        files::identity_of(&File::open(&self.path)?)
     }
 }
 
@@ -153,19 +170,7 @@ fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options.mode(0o600).custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK)
 }
 
-#[cfg(not(unix))]
+#[cfg(windows)]
 fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options
-}
-
-#[cfg(unix)]
-fn identity_of(found: &fs::Metadata) -> Identity {
-    use std::os::unix::fs::MetadataExt;
-    (found.dev(), found.ino())
-}
-
-/// On other systems an open file cannot be deleted, so it is always the same.
-#[cfg(not(unix))]
-fn identity_of(_found: &fs::Metadata) -> Identity {
-    (0, 0)
 }

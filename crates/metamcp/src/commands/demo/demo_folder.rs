@@ -147,6 +147,7 @@ impl Drop for DemoFolder {
 /// A new folder that only this user can enter. Creation fails if the name is taken, so a folder or link that somebody
 /// else prepared is never used.
 fn fresh_folder() -> io::Result<PathBuf> {
+    #[cfg_attr(windows, expect(unused_mut, reason = "a mode is set where there is one"))]
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
@@ -155,7 +156,7 @@ fn fresh_folder() -> io::Result<PathBuf> {
         let name = format!("metamcp-demo-{}-{since:x}-{attempt}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         match builder.create(&folder) {
-            Ok(()) => return fs::canonicalize(folder),
+            Ok(()) => return dunce::canonicalize(folder),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }

@@ -305,7 +305,6 @@ pub(super) fn cache(home: &Path, fix: bool) -> Vec<Finding> {
 }
 
 /// Free space below which things begin to fail: results alone may take a gigabyte.
-#[cfg(unix)]
 const LITTLE_ROOM: u64 = 64 * 1024 * 1024;
 
 /// Whether the gateway can store its data: its home is writable and has free space, and no killed gateway left files
@@ -328,7 +327,6 @@ pub(super) fn home(home: &Path, fix: bool) -> Vec<Finding> {
             )));
         }
     }
-    #[cfg(unix)]
     if let Some(free) = free_bytes(home).filter(|free| *free < LITTLE_ROOM) {
         let words = format!("only {} MB are free for {}", free / 1_000_000, home.display());
         let hint = "free space on that disk, before nothing can be saved";
@@ -378,6 +376,14 @@ fn free_bytes(folder: &Path) -> Option<u64> {
     Some(u64::try_from(bytes).unwrap_or(u64::MAX))
 }
 
+#[cfg(windows)]
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let existing = folder.ancestors().find(|folder| folder.exists())?;
+    let mut free = 0;
+    winsafe::GetDiskFreeSpaceEx(existing.to_str(), Some(&mut free), None, None).ok()?;
+    Some(free)
+}
+
 /// The transformer, if searches are to use it: without it they fall back to `hybrid`. With `auto` nobody asked for it, so
 /// that it is not there is no finding.
 pub(super) fn model(settings: &Settings) -> Option<Finding> {
@@ -406,7 +412,8 @@ pub(super) fn make_private(path: &Path) -> bool {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).is_ok()
 }
 
-#[cfg(not(unix))]
+/// There is no mode here, and nothing asks for this.
+#[cfg(windows)]
 pub(super) fn make_private(_path: &Path) -> bool {
     false
 }

@@ -119,7 +119,7 @@ fn steps(args: &InitArgs, url: &str, known: Option<&Generated>) -> anyhow::Resul
     let places = import::places()?;
     let mut steps = Vec::new();
     for client in chosen(&args.client)? {
-        let files = (client.files)(&places);
+        let files = client.files(&places);
         let Some(last) = files.last() else { continue };
         let makes = client.made && last.parent().is_some_and(Path::exists);
         let there = files.iter().find(|path| path.exists());
@@ -169,7 +169,7 @@ fn is_exposed(path: &Path) -> bool {
         let mode = std::fs::metadata(path).map(|found| found.permissions().mode());
         mode.is_ok_and(|mode| mode & 0o077 != 0)
     }
-    #[cfg(not(unix))]
+    #[cfg(windows)]
     {
         let _nothing_to_ask = path;
         false
@@ -184,7 +184,7 @@ fn make_private(path: &Path) -> anyhow::Result<()> {
             || format!("{} can be read by others, so the token is not written", path.display()),
         )?;
     }
-    #[cfg(not(unix))]
+    #[cfg(windows)]
     let _nothing_to_do = path;
     Ok(())
 }

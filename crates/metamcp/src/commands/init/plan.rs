@@ -221,11 +221,11 @@ impl Step {
         if !there.is_empty() {
             return there.into_iter().map(|path| step(path, true)).collect();
         }
-        let made = (client.files)(places).pop().filter(|path| {
+        let made = client.files(places).pop().filter(|path| {
             path.is_symlink() || (client.made && path.parent().is_some_and(Path::exists))
         });
         let in_folder = || {
-            let folder = client.folder.map(|folder| folder(places)).filter(|at| at.is_dir())?;
+            let folder = client.folder(places).filter(|at| at.is_dir())?;
             Some(folder.join("metamcp.yaml"))
         };
         made.or_else(in_folder).map(|path| step(path, false)).into_iter().collect()

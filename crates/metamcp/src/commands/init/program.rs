@@ -52,9 +52,9 @@ pub(crate) fn doubt(program: &Path) -> Option<String> {
         program.iter().map(|part| part.to_string_lossy().into_owned()).collect();
     let is_build = parts
         .windows(2)
-        .any(|two| two[0] == "target" && ["debug", "release"].contains(&two[1].as_str()));
+        .any(|two| two[0] == "target" && ["debug", "release", "dist"].contains(&two[1].as_str()));
     let is_cache = parts.iter().any(|part| part == "_npx" || part == "_cacache")
-        || parts.windows(2).any(|two| two[0] == ".cache" && two[1] == "uv");
+        || parts.windows(2).any(|two| *two == [".cache", "uv"] || *two == ["uv", "cache"]);
     let where_to = if is_build {
         "a build folder"
     } else if is_cache {
@@ -90,6 +90,7 @@ mod tests {
             "/home/me/metamcp/target/release/metamcp",
             "/home/me/.npm/_npx/ab12/node_modules/.bin/metamcp",
             "/home/me/.cache/uv/archive-v0/x/bin/metamcp",
+            "/x/AppData/Local/uv/cache/archive-v0/x/Scripts/metamcp.exe",
         ] {
             assert!(doubt(Path::new(path)).is_some_and(|why| why.contains(path)), "{path}");
         }

@@ -30,7 +30,6 @@ pub(super) struct Tty {
 impl Tty {
     pub(super) fn open() -> io::Result<Tty> {
         let is_over = Arc::new(AtomicBool::new(false));
-        #[cfg(unix)]
         wait_for_signals(Arc::clone(&is_over))?;
         // Words about a panic belong on the screen that stays.
         let before = std::panic::take_hook();
@@ -94,6 +93,27 @@ fn wait_for_signals(is_over: Arc<AtomicBool>) -> io::Result<()> {
                 _ = terminated.recv() => {}
                 _ = interrupted.recv() => {}
                 _ = hung_up.recv() => {}
+            }
+        });
+        is_over.store(true, Ordering::Relaxed);
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(wait)?;
+    Ok(())
+}
+
+/// The same on Windows, where Ctrl-C is a key while the screen is shown.
+#[cfg(windows)]
+fn wait_for_signals(is_over: Arc<AtomicBool>) -> io::Result<()> {
+    use tokio::signal::windows::{ctrl_break, ctrl_close};
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let inside = runtime.enter();
+    let (mut broken, mut closed) = (ctrl_break()?, ctrl_close()?);
+    drop(inside);
+    let wait = move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = broken.recv() => {}
+                _ = closed.recv() => {}
             }
         });
         is_over.store(true, Ordering::Relaxed);
