@@ -75,6 +75,7 @@ impl Pipes {
 /// Standard input and output without the buffers and locks that the library puts around them. No further descriptor is
 /// opened: whatever is, is closed later.
 #[cfg(unix)]
+#[expect(clippy::unnecessary_wraps, reason = "on Windows it can fail")]
 fn standard() -> io::Result<(Inward, Outward)> {
     Ok((Inward, Outward))
 }
