@@ -20,6 +20,8 @@ const BUDGET: Duration = Duration::from_mins(20);
 
 /// Seeds for the simulation in CI; the count for which its invariants are documented.
 const SIM_SEEDS: &str = "100000";
+/// The same for the simulation of a fleet.
+const FLEET_SEEDS: &str = "100000";
 
 /// The outcome of a step that did not fail.
 enum StepStatus {
@@ -331,7 +333,7 @@ fn sim(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
     let mut command = workspace.cargo();
     let tests = ["--test", "sim", "--test", "connector_sim"];
     command.args(["test", "--locked", "--workspace"]).args(FEATURES).args(tests);
-    command.env("SIM_SEEDS", SIM_SEEDS);
+    command.env("SIM_SEEDS", SIM_SEEDS).env("FLEET_SEEDS", FLEET_SEEDS);
     Ok(run::loud(&mut command)?.into())
 }
 

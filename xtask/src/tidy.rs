@@ -28,6 +28,7 @@ const PURE: &[&str] = &[
     "crates/metamcp-types",
     "crates/metamcp-tools",
     "crates/metamcp-calls",
+    "crates/metamcp-fleet",
     "crates/metamcp-search",
     "crates/metamcp-config",
     "crates/metamcp-provisioning",
