@@ -4,15 +4,25 @@
 //! Tests: below; `tests/sim.rs` upgrades whole fleets without a lost call.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use metamcp_types::moment::Moment;
 
 use crate::identity::{InstanceId, NodeName};
+use crate::placement::Requirements;
 
 #[derive(Debug, Clone)]
 struct Move {
-    to: Option<NodeName>,
+    to: Option<Target>,
     until: Moment,
+}
+
+/// Where an instance is to go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    pub node: NodeName,
+    /// What the instance requires: an operator may have chosen a node that lacks it, and that one then declines.
+    pub requirements: Arc<Requirements>,
 }
 
 #[derive(Debug, Default)]
@@ -29,8 +39,13 @@ impl Drains {
     }
 
     /// The instance leaves, to a node of choice if there is one.
-    pub fn leave(&mut self, instance: InstanceId, to: Option<NodeName>, until: Moment) {
+    pub fn leave(&mut self, instance: InstanceId, to: Option<Target>, until: Moment) {
         self.moves.insert(instance, Move { to, until });
+    }
+
+    /// Whether everything stays.
+    pub fn is_empty(&self) -> bool {
+        self.node.is_none() && self.moves.is_empty()
     }
 
     pub fn is_node(&self) -> bool {
@@ -55,7 +70,7 @@ impl Drains {
     }
 
     /// The instance has left. Returns where it is to go.
-    pub fn left(&mut self, instance: InstanceId) -> Option<NodeName> {
+    pub fn left(&mut self, instance: InstanceId) -> Option<Target> {
         self.moves.remove(&instance).and_then(|this| this.to)
     }
 }
@@ -68,14 +83,16 @@ mod tests {
     fn an_instance_closes_when_its_calls_have_ended_or_their_time_has() {
         let (mut drains, a, b) = (Drains::default(), InstanceId(1), InstanceId(2));
         assert!(!drains.is_due(a, 0, Moment::NEVER));
-        drains.leave(a, NodeName::parse("x"), Moment::millis(100));
+        let node = NodeName::parse("x").unwrap();
+        let to = Some(Target { node, requirements: Arc::default() });
+        drains.leave(a, to.clone(), Moment::millis(100));
         assert!(drains.is_moving(a) && !drains.is_moving(b));
         assert!(!drains.is_due(a, 1, Moment::millis(99)));
         assert!(drains.is_due(a, 0, Moment::START) && drains.is_due(a, 1, Moment::millis(100)));
         drains.node(Moment::millis(50));
         drains.node(Moment::millis(80));
         assert!(drains.is_moving(b) && drains.is_due(b, 3, Moment::millis(50)));
-        assert_eq!(drains.left(a), NodeName::parse("x"));
+        assert_eq!(drains.left(a), to);
         assert_eq!(drains.left(a), None);
     }
 }

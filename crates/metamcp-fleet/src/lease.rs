@@ -40,7 +40,7 @@ pub enum Effect {
     /// Delete it, if it still has that revision.
     Delete { attempt: u64, over: Stamp },
     /// Read it, not from the watch.
-    Look,
+    Look { attempt: u64 },
     /// End the process of that epoch: `at_once` if we may not act for it any more.
     End { epoch: Stamp, at_once: bool },
 }
@@ -107,11 +107,19 @@ pub struct Lease {
     /// The greatest revision seen of this key.
     latest: Stamp,
     deletion: Option<(u64, Moment)>,
+    /// The look under way, and the greatest revision seen when it was sent.
+    look: Option<(u64, Stamp)>,
 }
 
 impl Default for Lease {
     fn default() -> Lease {
-        Lease { doing: Doing::Idle, held: None, latest: Stamp::default(), deletion: None }
+        Lease {
+            doing: Doing::Idle,
+            held: None,
+            latest: Stamp::default(),
+            deletion: None,
+            look: None,
+        }
     }
 }
 
@@ -146,6 +154,21 @@ impl Lease {
             Doing::Owning(own) => Some(own.good_until),
             _ => None,
         }
+    }
+
+    /// When the next look at the clock is due.
+    pub fn due(&self, timing: &Timing) -> Moment {
+        let doing = match &self.doing {
+            Doing::Idle | Doing::Fenced { .. } => Moment::NEVER,
+            Doing::Claiming { sent, .. } => *sent + BUS_ANSWER,
+            Doing::Owning(own) => {
+                let renewal = own.renewal.map_or(own.renew_at, |(_, sent)| sent + BUS_ANSWER);
+                return renewal.min(own.good_until);
+            }
+        };
+        let deletion = self.deletion.map_or(Moment::NEVER, |(_, sent)| sent + BUS_ANSWER);
+        let expiry = self.held.as_ref().map(|held| held.seen + timing.surely_over());
+        doing.min(deletion).min(expiry.unwrap_or(Moment::NEVER))
     }
 
     /// Who owns the instance, and under which epoch, as far as we know.
@@ -242,9 +265,20 @@ impl Lease {
         self.clean(cx);
     }
 
+    /// Read the key: somebody says that it is not as we believe.
+    pub fn look(&mut self, cx: &mut Context<'_>) {
+        let attempt = cx.attempt();
+        self.look = Some((attempt, self.latest));
+        cx.effects.push(Effect::Look { attempt });
+    }
+
     /// A look found no key. That alone may come from a bus server that lags behind.
-    pub fn absent(&mut self, cx: &mut Context<'_>) {
+    pub fn absent(&mut self, attempt: u64, cx: &mut Context<'_>) {
         self.expire(cx);
+        // What the watch has shown since the look was sent is newer than what the look found.
+        if self.look.take_if(|(look, _)| *look == attempt).is_none_or(|(_, at)| at != self.latest) {
+            return;
+        }
         match &self.doing {
             Doing::Owning(own) if own.is_doubtful => {
                 // It refused a renewal too: in doubt, stop.
@@ -270,7 +304,7 @@ impl Lease {
                 }
                 _ => {
                     self.doing = Doing::Idle;
-                    cx.effects.push(Effect::Look);
+                    self.look(cx);
                 }
             }
             self.clean(cx);
@@ -295,7 +329,7 @@ impl Lease {
                 Answer::Conflict => {
                     own.is_doubtful = true;
                     own.renew_at = cx.now + RETRY;
-                    cx.effects.push(Effect::Look);
+                    self.look(cx);
                 }
             }
             return;
@@ -308,13 +342,13 @@ impl Lease {
                     self.held = None;
                 }
                 Answer::Done(_) => {}
-                Answer::Conflict => cx.effects.push(Effect::Look),
+                Answer::Conflict => self.look(cx),
             }
             return;
         }
         // Something we had given up was done after all.
         if matches!(answer, Answer::Done(revision) if revision > self.latest) {
-            cx.effects.push(Effect::Look);
+            self.look(cx);
         }
     }
 
@@ -352,10 +386,11 @@ impl Lease {
     }
 
     /// The bus is there again: what was sent before may be lost.
-    pub fn renew_soon(&mut self, now: Moment) {
+    pub fn renew_soon(&mut self, cx: &mut Context<'_>) {
+        self.expire(cx);
         if let Doing::Owning(own) = &mut self.doing {
             own.renewal = None;
-            own.renew_at = now;
+            own.renew_at = cx.now;
         }
     }
 
@@ -364,6 +399,7 @@ impl Lease {
         self.held = None;
         self.latest = Stamp::default();
         self.deletion = None;
+        self.look = None;
         match &self.doing {
             Doing::Owning(_) => self.fence(cx),
             Doing::Claiming { .. } => self.doing = Doing::Idle,

@@ -15,13 +15,13 @@ use std::sync::Arc;
 use metamcp_types::moment::Moment;
 
 use crate::directory::{About, Directory, Heartbeat, Ignored, PROTOCOL};
-use crate::drain::Drains;
-use crate::identity::{InstanceId, NodeName, NodeRef, Stamp};
+use crate::drain::{Drains, Target};
+use crate::identity::{InstanceId, NodeRef, Stamp};
 use crate::lease::{self, Answer, Entry, Lease};
 use crate::message::{Message, Part};
 use crate::placement::{NoNode, Requirements};
 use crate::routing::{NotRun, Unknown};
-use crate::serving::{ForeignCall, Serving};
+use crate::serving::{ForeignCall, Limits, Serving};
 use crate::timing::{HEARTBEAT_EVERY, RETRY, Timing};
 
 use calls::{Call, Placing};
@@ -107,12 +107,13 @@ pub enum Effect<B> {
     Abort {
         run: Run,
     },
-    /// To the client.
+    /// To the client. `rerun` counts how often the call was made again; an answer to a request of the server repeats it.
     Part {
         call: CallId,
+        rerun: u32,
         part: Part<B>,
     },
-    /// The call is made again elsewhere: what came of its result so far is void.
+    /// The call is made again elsewhere: what came of its result so far is void, and nobody waits for the client's answers.
     Discard {
         call: CallId,
     },
@@ -151,6 +152,10 @@ pub struct Node<B> {
     beat_at: Moment,
     directory: Directory,
     leases: BTreeMap<InstanceId, Lease>,
+    /// Those of which this node has, or may have, the process.
+    owned: BTreeSet<InstanceId>,
+    /// When each lease wants a look at the clock: there are as many as the fleet has instances, and few that do.
+    due: BTreeSet<(Moment, InstanceId)>,
     attempts: u64,
     drains: Drains,
     serving: Serving<B>,
@@ -160,8 +165,6 @@ pub struct Node<B> {
     numbers: BTreeMap<u64, CallId>,
     last_number: u64,
     placings: BTreeMap<InstanceId, Placing>,
-    /// As many calls of other nodes as run here at a time.
-    max_calls: usize,
     has_bus: bool,
     is_superseded: bool,
     bucket: u64,
@@ -173,13 +176,7 @@ pub struct Node<B> {
 
 impl<B: Clone> Node<B> {
     /// A node that has registered: its incarnation is the revision of that. Before [`Node::bucket`] it claims nothing.
-    pub fn new(
-        me: NodeRef,
-        about: About,
-        max_calls: usize,
-        timing: Timing,
-        now: Moment,
-    ) -> Node<B> {
+    pub fn new(me: NodeRef, about: About, limits: Limits, timing: Timing, now: Moment) -> Node<B> {
         Node {
             me,
             timing,
@@ -188,15 +185,16 @@ impl<B: Clone> Node<B> {
             beat_at: now,
             directory: Directory::default(),
             leases: BTreeMap::new(),
+            owned: BTreeSet::new(),
+            due: BTreeSet::new(),
             attempts: 0,
             drains: Drains::default(),
-            serving: Serving::default(),
+            serving: Serving::new(limits),
             calls: BTreeMap::new(),
             by_instance: BTreeSet::new(),
             numbers: BTreeMap::new(),
             last_number: 0,
             placings: BTreeMap::new(),
-            max_calls,
             has_bus: true,
             is_superseded: false,
             bucket: 0,
@@ -226,7 +224,8 @@ impl<B: Clone> Node<B> {
         } else if self.drains.is_node() {
             Readiness::Draining
         } else if !self.has_bus {
-            let until = self.leases.values().filter_map(Lease::good_until).max();
+            let leases = self.owned.iter().filter_map(|instance| self.leases.get(instance));
+            let until = leases.filter_map(Lease::good_until).max();
             Readiness::NoBus { until }
         } else if !self.bucket_is_ready {
             Readiness::BucketTooNew
@@ -269,8 +268,8 @@ impl<B: Clone> Node<B> {
     pub fn bus_back(&mut self, now: Moment) {
         self.has_bus = true;
         self.beat_at = now;
-        for lease in self.leases.values_mut() {
-            lease.renew_soon(now);
+        for instance in self.owned.clone() {
+            self.with_lease(instance, now, Lease::renew_soon);
         }
         self.tick(now);
     }
@@ -289,8 +288,8 @@ impl<B: Clone> Node<B> {
     }
 
     /// A look found no key.
-    pub fn absent(&mut self, instance: InstanceId, now: Moment) {
-        self.with_lease(instance, now, Lease::absent);
+    pub fn absent(&mut self, instance: InstanceId, attempt: u64, now: Moment) {
+        self.with_lease(instance, now, |lease, cx| lease.absent(attempt, cx));
     }
 
     /// The bus answered a write. The stamp of a claim has the bucket as it is after the claim.
@@ -401,10 +400,12 @@ impl<B: Clone> Node<B> {
             self.marked_at = now + RETRY * 5;
             self.effects.push(Effect::MarkReady);
         }
-        for instance in self.instances() {
+        let until = (now, InstanceId(u128::MAX));
+        let due: Vec<InstanceId> =
+            self.due.range(..=until).map(|(_, instance)| *instance).collect();
+        for instance in due {
             self.with_lease(instance, now, Lease::tick);
         }
-        self.leases.retain(|_, lease| !lease.is_idle());
         let directory = &self.directory;
         self.serving.tick(|node| directory.is_alive(node, now), now);
         self.served();
@@ -422,13 +423,7 @@ impl<B: Clone> Node<B> {
     }
 
     /// An instance is to leave this node: nobody uses it, or an operator moves it.
-    pub fn leave(
-        &mut self,
-        instance: InstanceId,
-        to: Option<NodeName>,
-        until: Moment,
-        now: Moment,
-    ) {
+    pub fn leave(&mut self, instance: InstanceId, to: Option<Target>, until: Moment, now: Moment) {
         if self.leases.get(&instance).is_some_and(|lease| lease.owned().is_some()) {
             self.drains.leave(instance, to, until);
             self.close_what_is_due(now);
@@ -457,11 +452,10 @@ impl<B: Clone> Node<B> {
     }
 
     fn own_heartbeat(&self) -> Heartbeat {
-        let owned = self.leases.values().filter(|lease| lease.epoch().is_some()).count();
         Heartbeat {
             about: self.about.clone(),
             beat: self.beat,
-            instances: u32::try_from(owned).unwrap_or(u32::MAX),
+            instances: u32::try_from(self.owned.len()).unwrap_or(u32::MAX),
             calls: u32::try_from(self.serving.len()).unwrap_or(u32::MAX),
             is_draining: self.drains.is_node(),
         }

@@ -1,7 +1,7 @@
 //! The owner's side of forwarded calls: taken once, run here, answered in parts.
 //! Owns: the calls of other nodes that run here, what each said and has not been acknowledged.      Never: decides whether this node owns an instance.
 //! In: messages of callers, what processes say, the time.  Out: `Step`s.
-//! Tests: `tests/sim.rs`.
+//! Tests: `serving/tests.rs`, `tests/sim.rs`.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +11,21 @@ use crate::identity::{InstanceId, NodeRef, Stamp};
 use crate::message::{Message, Part, Refusal};
 use crate::ordered::{Incoming, Outgoing};
 use crate::window::{Seen, Windows};
+
+/// How much of others a node takes.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Calls that run at a time.
+    pub calls: usize,
+    /// Numbers of each caller that are remembered.
+    pub window: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { calls: 1024, window: 1024 }
+    }
+}
 
 /// A call of another node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,23 +70,28 @@ struct Running<B> {
 #[derive(Debug)]
 pub struct Serving<B> {
     windows: Windows,
+    limits: Limits,
     running: BTreeMap<ForeignCall, Running<B>>,
     in_flight: BTreeMap<InstanceId, usize>,
     steps: Vec<Step<B>>,
 }
 
-impl<B> Default for Serving<B> {
-    fn default() -> Serving<B> {
+impl<B: Clone> Serving<B> {
+    pub fn new(limits: Limits) -> Serving<B> {
         Serving {
-            windows: Windows::default(),
+            windows: Windows::new(limits.window),
+            limits,
             running: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             steps: Vec::new(),
         }
     }
-}
 
-impl<B: Clone> Serving<B> {
+    /// Whether no more calls are taken.
+    pub fn is_full(&self) -> bool {
+        self.running.len() >= self.limits.calls
+    }
+
     /// What is to be done since this was last called.
     pub fn steps(&mut self) -> Vec<Step<B>> {
         std::mem::take(&mut self.steps)
@@ -251,3 +271,6 @@ impl<B: Clone> Serving<B> {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

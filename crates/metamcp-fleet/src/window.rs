@@ -11,9 +11,6 @@ use std::collections::BTreeMap;
 use crate::identity::{NodeName, NodeRef, Stamp};
 use crate::message::Refusal;
 
-/// How far behind the highest number a new one may be.
-pub const WINDOW: u64 = 1024;
-
 /// What became of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
@@ -36,12 +33,18 @@ struct OfCaller {
 }
 
 /// The windows of all callers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Windows {
     callers: BTreeMap<NodeName, OfCaller>,
+    /// How far behind the highest number a new one may be.
+    length: u64,
 }
 
 impl Windows {
+    pub fn new(length: u64) -> Windows {
+        Windows { callers: BTreeMap::new(), length: length.max(1) }
+    }
+
     pub fn look(&self, caller: &NodeRef, number: u64) -> Seen {
         let Some(of) = self.callers.get(&caller.name) else { return Seen::New };
         if of.incarnation > caller.incarnation {
@@ -68,7 +71,7 @@ impl Windows {
             *of = OfCaller { incarnation: caller.incarnation, ..OfCaller::default() };
         }
         of.seen.insert(number, refusal);
-        let floor = number.saturating_sub(WINDOW - 1);
+        let floor = number.saturating_sub(self.length - 1);
         if floor > of.floor {
             of.floor = floor;
             of.seen = of.seen.split_off(&floor);
@@ -85,6 +88,8 @@ impl Windows {
 mod tests {
     use super::*;
 
+    const WINDOW: u64 = 16;
+
     fn caller(revision: u64) -> NodeRef {
         let name = NodeName::parse("a").unwrap();
         NodeRef { name, incarnation: Stamp { bucket: 1, revision } }
@@ -92,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_number_is_new_once() {
-        let mut windows = Windows::default();
+        let mut windows = Windows::new(WINDOW);
         assert_eq!(windows.look(&caller(1), 5), Seen::New);
         windows.remember(&caller(1), 5, None);
         windows.remember(&caller(1), 3, Some(Refusal::Full));
@@ -103,7 +108,7 @@ mod tests {
 
     #[test]
     fn what_is_below_the_window_is_neither_new_nor_denied() {
-        let mut windows = Windows::default();
+        let mut windows = Windows::new(WINDOW);
         for number in 0..3 * WINDOW {
             windows.remember(&caller(1), number, None);
         }
@@ -114,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_new_incarnation_begins_anew_and_ends_the_old_one() {
-        let mut windows = Windows::default();
+        let mut windows = Windows::new(WINDOW);
         windows.remember(&caller(1), 5, None);
         assert_eq!(windows.look(&caller(2), 5), Seen::New);
         windows.remember(&caller(2), 5, None);

@@ -131,12 +131,28 @@ fn a_renewal_whose_answer_was_lost_is_gone_over_and_proves_nothing_about_time() 
 #[test]
 fn whoever_is_refused_looks_and_whoever_finds_nothing_stops() {
     let mut holder = Holder::owning();
-    assert_eq!(holder.step(Lease::absent), [], "that alone may be a server that lags");
+    assert_eq!(holder.step(Lease::look), [Effect::Look { attempt: 2 }]);
+    assert_eq!(holder.step(|lease, cx| lease.absent(2, cx)), [], "it may be a server that lags");
     holder.tick_after(2000);
-    assert_eq!(holder.step(|lease, cx| lease.answered(2, Answer::Conflict, cx)), [Effect::Look]);
+    let effects = holder.step(|lease, cx| lease.answered(3, Answer::Conflict, cx));
+    assert_eq!(effects, [Effect::Look { attempt: 4 }]);
     assert_eq!(holder.serving(), Some(at(10)));
-    assert_eq!(holder.step(Lease::absent), [Effect::End { epoch: at(10), at_once: true }]);
+    let effects = holder.step(|lease, cx| lease.absent(4, cx));
+    assert_eq!(effects, [Effect::End { epoch: at(10), at_once: true }]);
     assert_eq!(holder.serving(), None);
+}
+
+#[test]
+fn a_look_that_found_nothing_does_not_undo_what_the_watch_has_shown_since() {
+    let mut holder = Holder::new();
+    holder.step(Lease::look);
+    let entry = Entry { owner: node("b"), attempt: 1, epoch: None };
+    holder.step(|lease, cx| lease.seen(at(5), Some(entry), cx));
+    holder.step(|lease, cx| lease.absent(1, cx));
+    assert_eq!(holder.lease.owner(), Some((&node("b"), at(5))));
+    holder.step(Lease::look);
+    holder.step(|lease, cx| lease.absent(2, cx));
+    assert_eq!(holder.lease.owner(), None);
 }
 
 #[test]

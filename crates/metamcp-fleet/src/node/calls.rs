@@ -7,7 +7,7 @@ use metamcp_types::moment::Moment;
 
 use super::{CallId, Effect, Node, Request, Run, Verdict, WhyNot};
 use crate::identity::{InstanceId, NodeName, NodeRef, Stamp};
-use crate::lease::{self, Lease};
+use crate::lease::Lease;
 use crate::message::{Declined, Message, Part, Refusal};
 use crate::placement::{self, Here, NoNode, Requirements};
 use crate::routing::{Ending, Forwarded, NotRun, Step, Unknown};
@@ -30,8 +30,8 @@ pub(super) struct Call<B> {
     reruns: u32,
     /// What the last owner said that did not run it.
     refused: Option<NotRun>,
-    /// Whether a part of its result went to the client.
-    has_chunks: bool,
+    /// Whether a part of its result, or a request, went to the client.
+    is_begun: bool,
 }
 
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl<B: Clone> Node<B> {
             refusals: 0,
             reruns: 0,
             refused: None,
-            has_chunks: false,
+            is_begun: false,
         };
         self.calls.insert(id, call);
         self.by_instance.insert((instance, id));
@@ -93,9 +93,11 @@ impl<B: Clone> Node<B> {
         self.close_what_is_due(now);
     }
 
-    /// The client answers a request of the server.
-    pub fn input(&mut self, id: CallId, body: B, now: Moment) {
-        match self.calls.get_mut(&id).map(|call| &mut call.phase) {
+    /// The client answers a request of the server, which came with that `rerun`: another process may have asked another
+    /// question by the same name since.
+    pub fn input(&mut self, id: CallId, rerun: u32, body: B, now: Moment) {
+        let call = self.calls.get_mut(&id).filter(|call| call.reruns == rerun);
+        match call.map(|call| &mut call.phase) {
             Some(Phase::Here { epoch }) => {
                 let run = Run::Ours { call: id, epoch: *epoch };
                 self.effects.push(Effect::Input { run, body });
@@ -222,7 +224,7 @@ impl<B: Clone> Node<B> {
             return;
         }
         call.reruns += 1;
-        if std::mem::take(&mut call.has_chunks) {
+        if std::mem::take(&mut call.is_begun) {
             self.effects.push(Effect::Discard { call: id });
         }
         self.wait(id, now + RETRY);
@@ -426,7 +428,7 @@ impl<B: Clone> Node<B> {
         now: Moment,
     ) {
         if why == Declined::Owned {
-            self.effects.push(Effect::Lease { instance, effect: lease::Effect::Look });
+            self.with_lease(instance, now, Lease::look);
         } else if let Some(placing) = self.placings.get_mut(&instance)
             && placing.asked.as_ref().is_some_and(|(name, _)| *name == from.name)
         {
@@ -460,8 +462,9 @@ impl<B: Clone> Node<B> {
 
     fn part(&mut self, id: CallId, part: Part<B>) {
         if let Some(call) = self.calls.get_mut(&id) {
-            call.has_chunks |= matches!(part, Part::Chunk(_));
-            self.effects.push(Effect::Part { call: id, part });
+            call.is_begun |= matches!(part, Part::Chunk(_) | Part::Request(_));
+            let rerun = call.reruns;
+            self.effects.push(Effect::Part { call: id, rerun, part });
         }
     }
 

@@ -1,10 +1,9 @@
 //! The node as an owner: its leases, what runs under them, what leaves.
 
-use std::sync::Arc;
-
 use metamcp_types::moment::Moment;
 
 use super::{Effect, Node, Run};
+use crate::drain::Target;
 use crate::identity::{InstanceId, NodeRef, Stamp};
 use crate::lease::{Context, Lease};
 use crate::message::{Declined, Message, Part, Refusal};
@@ -54,6 +53,7 @@ impl<B: Clone> Node<B> {
             effects: &mut effects,
         };
         let lease = self.leases.entry(instance).or_default();
+        let due = lease.due(&self.timing);
         let is_here = |lease: &Lease| {
             lease.epoch().is_some() || lease.owner().is_some_and(|(owner, _)| *owner == self.me)
         };
@@ -62,6 +62,21 @@ impl<B: Clone> Node<B> {
         step(lease, &mut cx);
         let (owned_now, owner_now) = (lease.owned(), lease.owner().map(|(_, epoch)| epoch));
         let has_left = was_here && !is_here(lease);
+        if lease.epoch().is_some() {
+            self.owned.insert(instance);
+        } else {
+            self.owned.remove(&instance);
+        }
+        let next = lease.due(&self.timing);
+        if lease.is_idle() {
+            self.leases.remove(&instance);
+        }
+        if due != next {
+            self.due.remove(&(due, instance));
+        }
+        if next != Moment::NEVER {
+            self.due.insert((next, instance));
+        }
         self.effects.extend(effects.into_iter().map(|effect| Effect::Lease { instance, effect }));
         if let Some(epoch) = owned.filter(|_| owned != owned_now) {
             self.lost(instance, epoch, now);
@@ -83,16 +98,17 @@ impl<B: Clone> Node<B> {
         self.ours_lost(instance, epoch, now);
     }
 
-    /// Another node was chosen for an instance that has left this one.
-    fn hand_over(&mut self, instance: InstanceId, to: crate::identity::NodeName, now: Moment) {
-        if let Some(peer) = self.directory.peer(&to).filter(|_| to != self.me.name) {
-            let (to, peer_name) = (peer.node.clone(), to);
-            if self.directory.is_alive(&to, now) {
-                let requirements = Arc::new(Requirements::default());
-                let message = Message::Own { instance, requirements };
-                self.effects.push(Effect::Send { to, message });
-                self.asked(instance, peer_name, now);
-            }
+    /// Another node was chosen for an instance that has left this one. It may decline: the next need places it then.
+    fn hand_over(&mut self, instance: InstanceId, target: Target, now: Moment) {
+        let Target { node, requirements } = target;
+        let Some(peer) = self.directory.peer(&node).filter(|_| node != self.me.name) else {
+            return;
+        };
+        let to = peer.node.clone();
+        if self.speaks_with(&to, now) {
+            let message = Message::Own { instance, requirements };
+            self.effects.push(Effect::Send { to, message });
+            self.asked(instance, node, now);
         }
     }
 
@@ -105,7 +121,6 @@ impl<B: Clone> Node<B> {
         now: Moment,
     ) {
         let is_here = requirements.pinned.as_ref().is_none_or(|pinned| *pinned == self.me.name);
-        let owned = self.leases.values().filter(|lease| lease.epoch().is_some()).count();
         let lease = self.leases.get(&instance);
         let why = if lease.is_some_and(|lease| lease.owner().is_some()) {
             Some(Declined::Owned)
@@ -115,7 +130,7 @@ impl<B: Clone> Node<B> {
             Some(Declined::NotReady)
         } else if !is_here || !placement::has(&self.about.labels, &requirements.labels) {
             Some(Declined::Labels)
-        } else if owned >= self.about.capacity as usize {
+        } else if self.owned.len() >= self.about.capacity as usize {
             Some(Declined::Full)
         } else {
             None
@@ -143,7 +158,7 @@ impl<B: Clone> Node<B> {
             Some(if closes { Refusal::Moving } else { Refusal::NotMine })
         } else if self.drains.is_moving(instance) {
             Some(Refusal::Moving)
-        } else if self.serving.len() >= self.max_calls {
+        } else if self.serving.is_full() {
             Some(Refusal::Full)
         } else {
             None
@@ -168,15 +183,15 @@ impl<B: Clone> Node<B> {
 
     /// Closes instances that leave and have no calls left, or no time.
     pub(super) fn close_what_is_due(&mut self, now: Moment) {
-        let is_due = |(instance, lease): (&InstanceId, &Lease)| {
-            lease.serving(now)?;
-            if !self.drains.is_moving(*instance) {
-                return None;
-            }
+        if self.drains.is_empty() {
+            return;
+        }
+        let is_due = |instance: &InstanceId| {
+            self.serving(*instance, now).filter(|_| self.drains.is_moving(*instance))?;
             let in_flight = self.serving.in_flight(*instance) + self.ours_in_flight(*instance);
             self.drains.is_due(*instance, in_flight, now).then_some(*instance)
         };
-        let due: Vec<InstanceId> = self.leases.iter().filter_map(is_due).collect();
+        let due: Vec<InstanceId> = self.owned.iter().filter_map(is_due).collect();
         for instance in due {
             if let Some(epoch) = self.serving(instance, now) {
                 // Past their time, the calls are given up.

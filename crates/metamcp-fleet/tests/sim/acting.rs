@@ -85,7 +85,7 @@ impl World {
             }
             Effect::Input { run, body } => self.input_to_process(slot, &run, body)?,
             Effect::Abort { run } => self.slots[slot].processes.abort(&run),
-            Effect::Part { call, part } => self.client_hears(slot, call.0, &part)?,
+            Effect::Part { call, rerun, part } => self.client_hears(slot, call.0, rerun, &part)?,
             Effect::Discard { call } => self.books.discard(call.0),
             Effect::Verdict { call, verdict } => self.books.verdict(call.0, verdict)?,
             Effect::Ignored { .. } => self.books.sights.ignored += 1,
@@ -105,10 +105,10 @@ impl World {
                 (attempt, Write::Renew { entry, over })
             }
             Lease::Delete { attempt, over } => (attempt, Write::Delete { over }),
-            Lease::Look => {
+            Lease::Look { attempt } => {
                 if self.sends(slot) {
                     let delay = self.delay();
-                    self.after(delay, Event::Look { slot, instance });
+                    self.after(delay, Event::Look { slot, instance, attempt });
                 }
                 return;
             }

@@ -129,7 +129,7 @@ impl Books {
         let (Part::Chunk(got) | Part::Last(got) | Part::Request(got) | Part::Notification(got)) =
             part;
         let restarted = call.plan.is_harmless && !call.has_chunks && *got == body(id, 0);
-        call.has_chunks |= matches!(part, Part::Chunk(_));
+        call.has_chunks |= matches!(part, Part::Chunk(_) | Part::Request(_));
         if *got != body(id, call.next) && !restarted {
             return Err(format!("call {id}: part {got}, expected {}", body(id, call.next)));
         }

@@ -1,7 +1,8 @@
 //! What goes wrong, how it ends, and what is checked all the time.
 
 use metamcp_fleet::directory::{About, Heartbeat, PROTOCOL};
-use metamcp_fleet::identity::{NodeRef, Stamp};
+use metamcp_fleet::drain::Target;
+use metamcp_fleet::identity::{NodeName, NodeRef, Stamp};
 use metamcp_fleet::message::{Message, Part, Refusal};
 use metamcp_fleet::node::Readiness;
 
@@ -94,8 +95,8 @@ impl World {
         self.slots.iter().rposition(|slot| slot.is_alive && slot.name == name)
     }
 
-    fn leave(&mut self, instance: usize, to: Option<usize>) -> Result<(), String> {
-        let instance = self.plan.instances[instance];
+    fn leave(&mut self, index: usize, to: Option<usize>) -> Result<(), String> {
+        let instance = self.plan.instances[index];
         for slot in 0..self.slots.len() {
             let this = &self.slots[slot];
             let now = self.now(slot);
@@ -103,8 +104,10 @@ impl World {
                 && this.paused_until <= self.t
                 && this.node.serving(instance, now).is_some()
             {
-                let to = to.map(|name| format!("n{name}"));
-                let to = to.and_then(|name| metamcp_fleet::identity::NodeName::parse(&name));
+                let to = to.map(|name| Target {
+                    node: NodeName::parse(&format!("n{name}")).expect("it is one token"),
+                    requirements: self.requirements(index),
+                });
                 self.books.sights.hand_overs += u64::from(to.is_some());
                 let limit = if self.plan.is_calm { 60_000 } else { self.rng.below(8000) };
                 let until = now + std::time::Duration::from_millis(limit);
@@ -119,7 +122,7 @@ impl World {
     fn hostile(&mut self, name: usize) {
         let Some(slot) = self.slot_of(name) else { return };
         let incarnation = Stamp { bucket: 1, revision: u64::MAX };
-        let liar = metamcp_fleet::identity::NodeName::parse("liar").expect("it is one token");
+        let liar = NodeName::parse("liar").expect("it is one token");
         let from = NodeRef { name: liar, incarnation };
         let number = self.rng.between(1, 5);
         let instance = self.rng.pick(&self.plan.instances.clone());

@@ -1,6 +1,7 @@
 //! What a seed is about: the size of the fleet, what is unreliable, what happens when.
 
 use metamcp_fleet::identity::InstanceId;
+use metamcp_fleet::serving::Limits;
 
 use crate::rng::Rng;
 
@@ -87,7 +88,7 @@ pub(crate) struct Plan {
     /// Pauses in the middle of a list of effects, per hundred thousand.
     pub(crate) stumbles: u64,
     pub(crate) slowest: u64,
-    pub(crate) max_calls: usize,
+    pub(crate) limits: Limits,
     pub(crate) calls: Vec<Call>,
     pub(crate) faults: Vec<(u64, Fault)>,
     pub(crate) end: u64,
@@ -119,7 +120,10 @@ impl Plan {
             late: of(&mut rng, &[0, 0, 20, 100]),
             stumbles: u64::from(of(&mut rng, &[0, 0, 100, 500])),
             slowest: if is_calm { 20 * MS } else { rng.pick(&[5, 20, 120]) * MS },
-            max_calls: if is_rough && rng.chance(200) { rng.size(1, 4) } else { 1000 },
+            limits: Limits {
+                calls: if is_rough && rng.chance(200) { rng.size(1, 4) } else { 1000 },
+                window: if is_rough && rng.chance(200) { rng.between(1, 4) } else { 1024 },
+            },
             calls: Vec::new(),
             faults: Vec::new(),
             instances,

@@ -90,6 +90,10 @@ impl World {
             self.holds(slot, instance, epoch)?;
         }
         self.books.acts(&me, instance, epoch)?;
+        let labelled = self.plan.labelled.map(|index| self.plan.instances[index]);
+        if labelled == Some(instance) && !self.slots[slot].name.is_multiple_of(2) {
+            return Err(format!("{me:?} runs what it has no label for"));
+        }
         match &run {
             Run::Ours { .. } => self.books.sights.local += 1,
             Run::Foreign(_) => self.books.sights.foreign += 1,
@@ -115,7 +119,8 @@ impl World {
         // What was owned when the bus lost everything may go on, as long as nobody else may act. There may be a key: of a
         // claim by somebody who had not heard of the loss, and will not count it.
         let is_forgotten = !self.bus.is_ready && epoch.bucket < self.bus.bucket;
-        if holder == Some(epoch) || is_forgotten {
+        let is_too_new = !self.bus.is_ready && epoch.bucket == self.bus.bucket;
+        if (holder == Some(epoch) && !is_too_new) || is_forgotten {
             return Ok(());
         }
         let me = &self.slots[slot].me;

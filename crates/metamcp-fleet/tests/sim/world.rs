@@ -9,7 +9,7 @@ use metamcp_fleet::directory::{About, Labels, PROTOCOL};
 use metamcp_fleet::identity::{InstanceId, NodeName, NodeRef, Stamp};
 use metamcp_fleet::lease::{Answer, Entry};
 use metamcp_fleet::message::{Message, Part};
-use metamcp_fleet::node::{CallId, Effect, Node, Request, Run};
+use metamcp_fleet::node::{CallId, Effect, Node, Readiness, Request, Run};
 use metamcp_fleet::placement::Requirements;
 use metamcp_fleet::timing::Timing;
 use metamcp_types::moment::Moment;
@@ -44,6 +44,7 @@ pub(crate) enum Event {
     Look {
         slot: usize,
         instance: InstanceId,
+        attempt: u64,
     },
     MarkReady {
         slot: usize,
@@ -66,6 +67,7 @@ pub(crate) enum Event {
     Absent {
         slot: usize,
         instance: InstanceId,
+        attempt: u64,
     },
     Bucket {
         slot: usize,
@@ -112,6 +114,7 @@ pub(crate) enum Event {
     Input {
         slot: usize,
         id: u64,
+        rerun: u32,
         body: u64,
     },
     Fault(Fault),
@@ -304,7 +307,7 @@ impl World {
         let ttl = Duration::from_millis(self.plan.ttl_ms);
         let timing = Timing { ttl, placing, ..Timing::default() };
         let first = Moment::after_start(Duration::from_micros(SECOND));
-        let node = Node::new(me.clone(), about, self.plan.max_calls, timing, first);
+        let node = Node::new(me.clone(), about, self.plan.limits, timing, first);
         self.tell(|| format!("{me:?} starts"));
         self.slots.push(Slot {
             node,
@@ -393,7 +396,7 @@ impl World {
             Event::Write { slot, instance, attempt, write } => {
                 self.written(slot, instance, attempt, &write);
             }
-            Event::Look { slot, instance } => {
+            Event::Look { slot, instance, attempt } => {
                 if self.t < self.bus.down_until || self.is_lost() {
                     return Ok(());
                 }
@@ -405,7 +408,7 @@ impl World {
                         let revision = Stamp { bucket, revision: key.revision };
                         Event::Entry { slot, instance, revision, entry: Some(key.entry.clone()) }
                     }
-                    None => Event::Absent { slot, instance },
+                    None => Event::Absent { slot, instance, attempt },
                 };
                 let delay = self.delay();
                 self.after(delay, event);
@@ -445,10 +448,10 @@ impl World {
                     self.act(slot)?;
                 }
             }
-            Event::Absent { slot, instance } => {
+            Event::Absent { slot, instance, attempt } => {
                 if self.hears(slot) {
                     let now = self.now(slot);
-                    self.slots[slot].node.absent(instance, now);
+                    self.slots[slot].node.absent(instance, attempt, now);
                     self.act(slot)?;
                 }
             }
@@ -478,6 +481,7 @@ impl World {
                 if !self.sends(slot) || !self.hears(slot) {
                     self.slots[slot].knows_cut = true;
                     self.slots[slot].node.bus_lost();
+                    self.says_no_bus(slot)?;
                 }
             }
             Event::LinkUp { slot, outward, inward } => self.link_up(slot, outward, inward)?,
@@ -493,10 +497,10 @@ impl World {
             }
             Event::Call { id } => self.call(id)?,
             Event::Cancel { slot, id } => self.cancel(slot, id)?,
-            Event::Input { slot, id, body } => {
+            Event::Input { slot, id, rerun, body } => {
                 let now = self.now(slot);
                 self.books.sights.inputs += 1;
-                self.slots[slot].node.input(CallId(id), body, now);
+                self.slots[slot].node.input(CallId(id), rerun, body, now);
                 self.act(slot)?;
             }
             Event::Fault(fault) => self.fault(fault)?,
@@ -529,6 +533,21 @@ impl World {
         if !self.is_lost() {
             let delay = self.delay() + self.lateness(3 * SECOND);
             self.after(delay, Event::Answer { slot, instance, attempt, answer });
+        }
+    }
+
+    /// A node without its bus says so, and until when it serves what it owns.
+    fn says_no_bus(&self, slot: usize) -> Result<(), String> {
+        let node = &self.slots[slot].node;
+        let now = self.now(slot);
+        let serves = |instance: &InstanceId| node.serving(*instance, now).is_some();
+        let serves = self.plan.instances.iter().any(serves);
+        match node.readiness() {
+            Readiness::NoBus { until } if until.is_some_and(|until| until > now) || !serves => {
+                Ok(())
+            }
+            Readiness::Draining | Readiness::Superseded => Ok(()),
+            other => Err(format!("it has no bus, serves: {serves}, and says {other:?}")),
         }
     }
 
@@ -589,13 +608,10 @@ impl World {
             self.at(until, Event::Call { id });
             return Ok(());
         }
-        let mut requirements = Requirements::default();
-        if self.plan.labelled == Some(call.instance) {
-            requirements.labels.insert("gpu".into(), "true".into());
-        }
+        let requirements = self.requirements(call.instance);
         let request = Request {
             instance: self.plan.instances[call.instance],
-            requirements: Arc::new(requirements),
+            requirements,
             is_harmless: call.is_harmless,
             body: body(id, 0),
         };
@@ -610,17 +626,27 @@ impl World {
         self.act(slot)
     }
 
+    /// What an instance, by its place in the plan, requires.
+    pub(crate) fn requirements(&self, instance: usize) -> Arc<Requirements> {
+        let mut requirements = Requirements::default();
+        if self.plan.labelled == Some(instance) {
+            requirements.labels.insert("gpu".into(), "true".into());
+        }
+        Arc::new(requirements)
+    }
+
     /// The client gets a part, and answers if it is asked something.
     pub(crate) fn client_hears(
         &mut self,
         slot: usize,
         id: u64,
+        rerun: u32,
         part: &Part<u64>,
     ) -> Result<(), String> {
         self.books.part(id, part)?;
         if let Part::Request(body) = part {
-            let delay = 50 + self.rng.below(300 * MS);
-            self.after(delay, Event::Input { slot, id, body: *body });
+            let delay = self.rng.span(1, 3000).as_micros() as u64;
+            self.after(delay, Event::Input { slot, id, rerun, body: *body });
         }
         Ok(())
     }
