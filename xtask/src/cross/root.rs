@@ -93,6 +93,7 @@ impl Root {
         root.let_out()?;
         root.install(workspace)?;
         root.install_zig(workspace)?;
+        root.stand_in_for_musl()?;
         Ok(root)
     }
 
@@ -168,6 +169,23 @@ impl Root {
         Ok(())
     }
 
+    /// Debian's compiler has no start files for musl and names them without a folder then, which zig does not find.
+    /// Named in this folder, cargo-zigbuild takes zig's own in their place; what they contain does not matter.
+    fn stand_in_for_musl(&self) -> Result<()> {
+        for processor in ["x86_64", "aarch64"] {
+            let folder =
+                format!("usr/lib/rustlib/{processor}-unknown-linux-musl/lib/self-contained");
+            let folder = self.folder.join(folder);
+            fs::create_dir_all(&folder)?;
+            for file in START_FILES.map(|file| folder.join(file)) {
+                if !file.exists() {
+                    fs::write(file, "")?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn install_zig(&self, workspace: &Workspace) -> Result<()> {
         let folder = self.folder.join(ZIG);
         let note = folder.join("requirements.txt");
@@ -190,6 +208,20 @@ impl Root {
         Ok(())
     }
 }
+
+/// Start files that rustc names on the command line of a static link.
+const START_FILES: [&str; 10] = [
+    "crt1.o",
+    "rcrt1.o",
+    "Scrt1.o",
+    "crti.o",
+    "crtn.o",
+    "crtbegin.o",
+    "crtbeginS.o",
+    "crtbeginT.o",
+    "crtend.o",
+    "crtendS.o",
+];
 
 /// Which packages the folder does not have, by dpkg's own list.
 fn missing(status: &str) -> Vec<&'static str> {
