@@ -19,10 +19,12 @@ const KEPT: [RawFd; 2] = [0, 1];
 
 /// The rlimits. Memory is limited by the engine: macOS has no limit on address space that it keeps. `RLIMIT_NPROC` does
 /// not bind root.
-const RESOURCES: [(&str, Resource, rlim_t); 5] = [
+const RESOURCES: &[(&str, Resource, rlim_t)] = &[
     ("core size", Resource::RLIMIT_CORE, 0),
     ("file size", Resource::RLIMIT_FSIZE, 0),
     ("descriptors", Resource::RLIMIT_NOFILE, KEPT.len() as rlim_t),
+    // On macOS its sandbox denies them.
+    #[cfg(not(target_os = "macos"))]
     ("processes", Resource::RLIMIT_NPROC, 0),
     // Before the limit of the script is known.
     ("processor time", Resource::RLIMIT_CPU, MAX_CPU.as_secs() + 5),
@@ -59,7 +61,7 @@ fn others() -> Result<Vec<RawFd>, String> {
 }
 
 fn resource_limits() -> Result<(), String> {
-    RESOURCES.into_iter().try_for_each(|(name, resource, most)| limit(name, resource, most))
+    RESOURCES.iter().try_for_each(|&(name, resource, most)| limit(name, resource, most))
 }
 
 fn limit(name: &str, resource: Resource, most: rlim_t) -> Result<(), String> {
