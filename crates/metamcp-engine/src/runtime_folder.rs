@@ -18,9 +18,11 @@ mod system;
 #[path = "runtime_folder/windows.rs"]
 mod system;
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests;
-#[cfg(all(test, windows))]
+#[cfg(test)]
+#[cfg(windows)]
 mod windows_tests;
 
 pub use system::{Held, Listener, Stream, peer_is_us};

@@ -59,7 +59,7 @@ fn once(
 }
 
 fn accept(stream: &mut UnixStream, more: Accepted) {
-    let reply = Accepted { version: "0.1.0".into(), pid: 7, ..more };
+    let reply = Accepted { version: env!("CARGO_PKG_VERSION").into(), pid: 7, ..more };
     stream.write_all(&Reply::Accepted(reply).to_line()).unwrap();
 }
 
@@ -160,7 +160,7 @@ fn a_daemon_that_refuses_or_babbles_is_done_without() {
     let listener = listener(&shell);
     let refuse = |code| {
         move |_: &Hello, stream: &mut UnixStream| {
-            let refusal = Refusal::new("0.1.0", code, "no");
+            let refusal = Refusal::new(env!("CARGO_PKG_VERSION"), code, "no");
             stream.write_all(&Reply::Refused(refusal).to_line()).unwrap();
         }
     };

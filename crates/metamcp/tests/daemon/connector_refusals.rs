@@ -38,7 +38,9 @@ fn garbage_in_place_of_a_reply() {
 
 #[test]
 fn a_daemon_that_refuses() {
-    let refusal = |code, error: &str| Reply::Refused(Refusal::new("0.1.0", code, error)).to_line();
+    let refusal = |code, error: &str| {
+        Reply::Refused(Refusal::new(env!("CARGO_PKG_VERSION"), code, error)).to_line()
+    };
     replying(&refusal(Code::Busy, "too many clients"), "too many clients");
     replying(&refusal(Code::Protocol, "version 1 and version 7"), "version 1 and version 7");
     replying(&refusal(Code::Internal, "evil \u{1b}[2J words"), "evil");
@@ -47,7 +49,7 @@ fn a_daemon_that_refuses() {
 #[test]
 fn a_configuration_that_wants_no_daemon_is_served_without_a_word() {
     let workspace = workspace();
-    let off = Reply::Refused(Refusal::new("0.1.0", Code::Off, "off")).to_line();
+    let off = Reply::Refused(Refusal::new(env!("CARGO_PKG_VERSION"), Code::Off, "off")).to_line();
     let _daemon = StandIn::replying(&workspace, off, obliging);
     let client = Client::start(command(&workspace)).unwrap();
     shake_hands(&client);
@@ -60,7 +62,7 @@ fn a_configuration_that_cannot_be_used_ends_as_without_a_daemon() {
     let refusal = Refusal {
         hint: Some("mend it".to_owned()),
         exit: Some(3),
-        ..Refusal::new("0.1.0", Code::Config, "line 3 is wrong")
+        ..Refusal::new(env!("CARGO_PKG_VERSION"), Code::Config, "line 3 is wrong")
     };
     let _daemon = StandIn::replying(&workspace, Reply::Refused(refusal).to_line(), obliging);
     let output = command(&workspace).output().unwrap();

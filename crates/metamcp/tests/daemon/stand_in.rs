@@ -69,7 +69,7 @@ struct State {
 impl StandIn {
     /// Takes sessions at the place of the workspace's daemon.
     pub(crate) fn start(workspace: &Workspace, behaviour: Behaviour) -> StandIn {
-        Self::replying(workspace, accepted("0.1.0"), behaviour)
+        Self::replying(workspace, accepted(env!("CARGO_PKG_VERSION")), behaviour)
     }
 
     /// The same with another reply to every hello.
