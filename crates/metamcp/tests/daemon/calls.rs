@@ -106,7 +106,7 @@ fn the_first_call_starts_its_server_and_the_next_finds_it_warm() {
     assert!(listed.contains("kept:remember") && listed.contains("kept:recall"), "{listed}");
     assert!(!listed.contains('\u{1b}'), "no colours in a pipe");
     let shown = text(&workspace, &["calls", "show", &detail["call"]["id"].to_string()]);
-    assert!(shown.contains("kept:remember") && shown.contains("of the time"), "{shown}");
+    assert!(shown.contains("kept:remember") && shown.contains("went into"), "{shown}");
 
     // A server that is known from the disk is started by its call.
     text(&workspace, &["restart", "kept"]);
