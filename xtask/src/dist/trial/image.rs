@@ -17,6 +17,9 @@ use crate::run;
 /// How long the image may take to become healthy, and to end.
 const DEADLINE: Duration = Duration::from_secs(30);
 
+/// By its path: whoever starts without variables has no `PATH` to find it in.
+const CHROOT: &str = "/usr/sbin/chroot";
+
 pub(super) fn image(ground: &Ground, place: &Path) -> Result<Vec<(String, Installed)>> {
     if !is_root() {
         bail!(
@@ -62,7 +65,7 @@ pub(super) fn image(ground: &Ground, place: &Path) -> Result<Vec<(String, Instal
     };
     fs::create_dir_all(&installed.home)?;
     let installed =
-        Installed { start: [vec!["chroot".to_owned()], installed.start].concat(), ..installed };
+        Installed { start: [vec![CHROOT.to_owned()], installed.start].concat(), ..installed };
     Ok(vec![("image (no engine: a read-only root)".to_owned(), installed)])
 }
 
@@ -70,7 +73,7 @@ pub(super) fn image(ground: &Ground, place: &Path) -> Result<Vec<(String, Instal
 fn serves(root: &PathBuf) -> Result<()> {
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port().to_string();
     let inside = || {
-        let mut command = Command::new("chroot");
+        let mut command = Command::new(CHROOT);
         command.arg("--userspec=65532:65532").arg(root).arg("/usr/local/bin/metamcp").env_clear();
         command.env("METAMCP_HOME", "/data/metamcp").env("METAMCP_DAEMON", "off");
         command.env("TMPDIR", "/tmp").env("MCP_TOKEN", "a-token-of-this-trial-alone-0123456789");
@@ -79,7 +82,7 @@ fn serves(root: &PathBuf) -> Result<()> {
     let mut serving = inside();
     serving.args(["--transport", "http", "--host", "127.0.0.1", "--port", &port]);
     serving.args(["--token-env", "MCP_TOKEN"]).stdin(Stdio::null()).stderr(Stdio::piped());
-    let mut serving = serving.spawn().context("chroot")?;
+    let mut serving = serving.spawn().context(CHROOT)?;
     let began = Instant::now();
     let listener = format!("http://127.0.0.1:{port}");
     let healthy = loop {
