@@ -22,7 +22,8 @@ mod faults;
 mod plan;
 #[path = "sim/processes.rs"]
 mod processes;
-#[path = "sim/rng.rs"]
+// The same generator as the simulation of calls has.
+#[path = "../../metamcp-calls/tests/sim/rng.rs"]
 mod rng;
 #[path = "sim/world.rs"]
 mod world;
