@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metamcp_types::moment::Moment;
+use serde::{Deserialize, Serialize};
 
 use crate::identity::{NodeName, NodeRef};
 use crate::timing::SILENCE;
@@ -27,7 +28,7 @@ const PAUSED: Duration = Duration::from_millis(500);
 pub type Labels = BTreeMap<Box<str>, Box<str>>;
 
 /// What a node says of itself and does not change.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     pub protocol: u32,
     pub labels: Labels,
@@ -36,8 +37,9 @@ pub struct About {
 }
 
 /// What a node says again and again.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Heartbeat {
+    #[serde(with = "crate::identity::shared")]
     pub about: Arc<About>,
     /// Counts up, so that a delayed or repeated one is not taken for a sign of life.
     pub beat: u64,

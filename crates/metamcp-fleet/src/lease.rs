@@ -9,12 +9,13 @@
 //! is known to whoever sees the entry. A lease that was lost is not revived, even if the bus still has it.
 
 use metamcp_types::moment::Moment;
+use serde::{Deserialize, Serialize};
 
 use crate::identity::{NodeRef, Stamp};
 use crate::timing::{BUS_ANSWER, RETRY, Timing};
 
 /// What the key of an instance holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub owner: NodeRef,
     /// Which write of that owner made it, so that it recognizes its own even if the bus's answer was lost.

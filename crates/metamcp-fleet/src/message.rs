@@ -1,5 +1,5 @@
 //! What nodes say to each other.
-//! Owns: the messages and their words for a refusal.      Never: encodes one.
+//! Owns: the messages and their words for a refusal.      Never: chooses how they are encoded.
 //! In: nothing.  Out: values.
 //! Tests: `tests/sim.rs`.
 //!
@@ -8,12 +8,14 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::directory::Heartbeat;
 use crate::identity::{InstanceId, Stamp};
 use crate::placement::Requirements;
 
 /// Why an owner did not run a call. It certainly did not, and will not run another copy of it either.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Refusal {
     /// It does not own the instance under that epoch.
     NotMine,
@@ -26,12 +28,14 @@ pub enum Refusal {
 }
 
 /// Why a node does not want to own an instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Declined {
     Draining,
     Full,
     /// It lacks a label that the instance requires.
     Labels,
+    /// Its configuration does not have the server.
+    Unknown,
     /// It has no bus, or the bucket is too new for claims.
     NotReady,
     /// Somebody owns it: whoever asks has not seen that yet.
@@ -39,7 +43,7 @@ pub enum Declined {
 }
 
 /// Something that comes of a call, in order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part<B> {
     /// Progress or a log line: may be dropped where too many wait.
     Notification(B),
@@ -57,12 +61,13 @@ impl<B> Part<B> {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Message<B> {
     Heartbeat(Heartbeat),
     /// Own this instance, somebody needs it.
     Own {
         instance: InstanceId,
+        #[serde(with = "crate::identity::shared")]
         requirements: Arc<Requirements>,
     },
     Declined {

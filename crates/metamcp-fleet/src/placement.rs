@@ -8,13 +8,16 @@
 use std::fmt;
 
 use metamcp_types::moment::Moment;
+use serde::{Deserialize, Serialize};
 
 use crate::directory::{About, Directory, Heartbeat, Labels, PROTOCOL};
 use crate::identity::{InstanceId, NodeName};
 
 /// Where an instance may run.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requirements {
+    /// Which definition it is an instance of, by a digest: a node that has none declines.
+    pub definition: u128,
     /// Labels a node must have.
     pub labels: Labels,
     /// Files or devices of one machine: there or nowhere.

@@ -22,6 +22,24 @@ impl<B: Clone> Node<B> {
         self.leases.get(&instance)?.serving(now)
     }
 
+    /// Under which epoch this node has an instance, and how long it may act for it as it stands: also while the instance
+    /// closes, for what its process was given before.
+    pub fn holds(&self, instance: InstanceId) -> Option<(Stamp, Moment)> {
+        let lease = self.leases.get(&instance)?;
+        lease.owned().zip(lease.good_until())
+    }
+
+    /// Who owns an instance, as far as this node knows.
+    pub fn owner(&self, instance: InstanceId) -> Option<(&NodeRef, Stamp)> {
+        self.leases.get(&instance)?.owner()
+    }
+
+    /// Every instance that somebody owns, as far as this node knows.
+    pub fn owners(&self) -> impl Iterator<Item = (InstanceId, &NodeRef, Stamp)> {
+        let all = self.leases.iter();
+        all.filter_map(|(id, lease)| lease.owner().map(|(node, epoch)| (*id, node, epoch)))
+    }
+
     /// The process of an instance and epoch has ended, or there was none.
     pub fn ended(&mut self, instance: InstanceId, epoch: Stamp, now: Moment) {
         self.with_lease(instance, now, |lease, cx| lease.ended(epoch, cx));
