@@ -56,8 +56,9 @@ impl Process {
             line.push(' ');
             line.push_str(&quoted(word));
         }
-        // A console that nobody sees, for servers that want one, and none of the client's signals.
-        let apart = co::CREATE::NO_WINDOW | co::CREATE::NEW_PROCESS_GROUP;
+        // A console of its own that nobody sees, so it hears none of the client's events. No process group: what leads one
+        // does not hear Ctrl-C, nor does what it starts.
+        let apart = co::CREATE::NO_WINDOW;
         let created = |flags| {
             let mut startup = STARTUPINFO::default();
             let program = Some(text(&program).unwrap_or_default());
