@@ -128,7 +128,8 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
         failed += if status.success() { badly } else { badly.max(1) };
         let word = if status.success() { "ok" } else { "FAILED" };
         let took = began.elapsed().as_secs();
-        summary.push(format!("{word:<7} {took:>5} s  {well} passed, {badly} failed: {}", part.about));
+        summary
+            .push(format!("{word:<7} {took:>5} s  {well} passed, {badly} failed: {}", part.about));
         let counted = said.closing.iter().filter_map(|line| line.strip_prefix(run::COUNTED));
         summary.extend(counted.map(|words| format!("{:17}{words}", "")));
         summary.extend(said.closing.into_iter().filter(|line| line.starts_with("error:")));
@@ -139,7 +140,10 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
         writeln!(out, "not tested here: {words}")?;
     }
     let took = began.elapsed().as_secs();
-    writeln!(out, "the Windows build under Wine: {passed} tests passed, {failed} failed, {took} s")?;
+    writeln!(
+        out,
+        "the Windows build under Wine: {passed} tests passed, {failed} failed, {took} s"
+    )?;
     if failed > 0 {
         bail!("{failed} tests failed on Windows");
     }

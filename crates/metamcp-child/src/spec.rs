@@ -258,7 +258,7 @@ pub enum SpawnError {
 
 #[cfg(test)]
 mod tests {
-    use super::{Exit, Spec, SpawnError, Tier};
+    use super::{Exit, SpawnError, Spec, Tier};
 
     #[test]
     fn what_no_system_can_be_told_is_refused_in_words() {

@@ -19,7 +19,8 @@ fn a_script_calls_a_server_and_one_that_spins_is_ended() {
     let user = user();
     let mut client = user.client();
     client.initialize();
-    let code = "return (await parallel(['a', 'a b'], words => text.countWords({ text: words }))).length";
+    let code =
+        "return (await parallel(['a', 'a b'], words => text.countWords({ text: words }))).length";
     let honest = executed(&mut client, code);
     assert!(honest["isError"] != true, "{honest}");
     assert!(honest["content"][0]["text"].as_str().unwrap().starts_with('2'), "{honest}");

@@ -14,7 +14,8 @@ const CREATE_NO_WINDOW: u32 = 0x0800_0000;
 fn ctrl_c_and_ctrl_break_end_the_gateway_in_order() {
     // Wine ends all on a console by Ctrl-Break, whether or not they would hear it.
     let is_wine = said("TEST_WINE").is_some();
-    let events = ["ctrl-c", "ctrl-break"].into_iter().filter(|event| !is_wine || *event == "ctrl-c");
+    let events =
+        ["ctrl-c", "ctrl-break"].into_iter().filter(|event| !is_wine || *event == "ctrl-c");
     for event in events {
         let example = json!({ "command": program(), "args": ["__example", "text"] });
         let user = User::with_servers(&json!({ "text": example }));
