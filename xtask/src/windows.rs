@@ -34,14 +34,13 @@ struct Part {
 const PARTS: [Part; 3] = [
     Part {
         about: "rooms that only Windows has: programs, console events, files, pipes and locks, the Credential Manager",
-        targets: &["--lib", "--bins"],
+        targets: &["--lib"],
         only: &[
             "program::",
             "windows::",
             "spec::",
             "resolve::",
             "environment::",
-            "launch::process::",
             "files::",
             "runtime_folder::",
         ],

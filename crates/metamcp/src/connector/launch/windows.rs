@@ -60,7 +60,10 @@ impl Process {
         // does not hear Ctrl-C, nor does what it starts.
         let apart = co::CREATE::NO_WINDOW;
         let created = |flags| {
+            // No streams at all: those of this process would be passed on although no other handle is, and whoever reads
+            // them to their end would wait for the daemon.
             let mut startup = STARTUPINFO::default();
+            startup.dwFlags = co::STARTF::USESTDHANDLES;
             let program = Some(text(&program).unwrap_or_default());
             CreateProcess(program, Some(&line), None, None, false, flags, &[], None, &mut startup)
         };
