@@ -30,8 +30,8 @@ pub(crate) const BUILT: &str = "/built";
 /// The home inside the root folder, with cargo's registry.
 const HOME: &str = "/root";
 
-/// What packages contain: everything that is optional in the binary.
-pub(crate) const FEATURES: &str = "otlp,hardened";
+/// What packages contain: everything that is optional in the binary, by the one list in its manifest.
+pub(crate) const FEATURES: &str = "packaged";
 
 /// The real servers are not what the static build is about, and take half an hour.
 const ALL_TESTS: &str = "not binary(real)";

@@ -22,7 +22,7 @@ const PROGRAMS: [(&str, &str); 3] = [
     ("metamcp-sandbox", "sandbox-worker"),
 ];
 
-const FEATURES: [&str; 2] = ["--features", "metamcp/otlp,metamcp/hardened"];
+const FEATURES: [&str; 2] = ["--features", "metamcp/packaged"];
 
 /// Pairs of a built program and the path that it covers come first, up to `--`.
 const COVER: &str = r#"
