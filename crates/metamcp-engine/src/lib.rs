@@ -5,6 +5,7 @@ pub mod catalog;
 pub mod change_counter;
 pub mod change_notifier;
 pub mod clock;
+pub mod cluster_key;
 pub mod compute;
 pub mod config;
 pub mod download;
