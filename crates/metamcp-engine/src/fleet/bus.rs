@@ -30,12 +30,11 @@ pub use kv::{Bucket, Change, Changes, Kv, Value, Writable};
 pub use link::Link;
 pub use objects::Objects;
 pub use refused::{Refused, RefusedCounts};
-pub use seal::{ClusterKeys, NotOpened};
 pub use subscription::{Heard, Subscription, Undelivered};
 
 use link::Links;
 use refused::RefusedLog;
-use seal::Sealer;
+use seal::Seal;
 
 /// How long JetStream has for an answer: what `metamcp_fleet::timing::BUS_ANSWER` waits for.
 const ANSWER: Duration = metamcp_fleet::timing::BUS_ANSWER;
@@ -54,7 +53,7 @@ struct Inner {
     node: NodeName,
     prefix: Box<str>,
     replicas: usize,
-    sealer: Sealer,
+    seal: Seal,
     links: Links,
     refused: RefusedLog,
     /// Where the bus says that nobody took a message, followed by its number. Nobody else can guess it.
@@ -86,7 +85,7 @@ impl Bus {
                 node: config.node,
                 prefix: config.prefix.into_boxed_str(),
                 replicas: config.replicas,
-                sealer: Sealer::new(&config.keys)?,
+                seal: Seal::new(config.keyring),
                 links,
                 refused: RefusedLog::default(),
                 undelivered,
@@ -203,7 +202,7 @@ impl Bus {
         let answer = self.inner.client.send_request(subject.clone(), request).await?;
         // For the question it answers, so that no other answer can be given instead.
         let place = format!("{subject} answered");
-        self.inner.sealer.open(&place, &answer.payload).map_err(|why| {
+        self.inner.seal.open_message(&place, &answer.payload).map_err(|why| {
             self.inner.refused.note(why.into(), to.as_str());
             BusError::NotOpened(why)
         })
@@ -256,6 +255,6 @@ impl Bus {
         if payload.len() > self.max_payload() {
             return Err(BusError::TooLong { bytes: payload.len(), limit: self.max_payload() });
         }
-        self.inner.sealer.seal(place, payload)
+        Ok(self.inner.seal.message(place, payload))
     }
 }

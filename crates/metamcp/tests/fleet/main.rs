@@ -13,6 +13,7 @@
 )]
 
 mod bus;
+mod messages;
 
 use std::time::Duration;
 

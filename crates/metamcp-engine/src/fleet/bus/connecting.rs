@@ -4,6 +4,7 @@
 //! Tests: `metamcp/tests/fleet/messages.rs`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, ServerAddr};
@@ -13,8 +14,8 @@ use metamcp_types::secret::Secret;
 
 use super::error::{BusError, chain};
 use super::link::Links;
-use super::seal::ClusterKeys;
 use crate::clock;
+use crate::cluster_key::Keyring;
 use crate::web::tls_config;
 
 /// One attempt with one server.
@@ -47,7 +48,7 @@ pub enum Credentials {
     Token(Secret),
 }
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct BusConfig {
     /// `nats://` or `tls://`.
     pub servers: Vec<String>,
@@ -59,7 +60,7 @@ pub struct BusConfig {
     pub prefix: String,
     /// On how many servers of the bus each bucket is kept.
     pub replicas: usize,
-    pub keys: ClusterKeys,
+    pub keyring: Arc<Keyring>,
 }
 
 pub(super) async fn client(config: &BusConfig, links: &Links) -> Result<Client, BusError> {

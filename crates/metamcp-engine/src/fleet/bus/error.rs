@@ -11,7 +11,7 @@ use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::{AccountErrorKind, CreateKeyValueErrorKind};
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
 
-use super::seal::NotOpened;
+use metamcp_wire::cluster_key::SealError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BusError {
@@ -60,9 +60,7 @@ pub enum BusError {
     #[error("{bytes} bytes are more than one message of the bus holds ({limit})")]
     TooLong { bytes: usize, limit: usize },
     #[error("what the bus holds is refused: {0}")]
-    NotOpened(NotOpened),
-    #[error("the system gives no random bytes")]
-    NoRandom,
+    NotOpened(SealError),
     #[error("the bus: {0}")]
     Other(String),
 }

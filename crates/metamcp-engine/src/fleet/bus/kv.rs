@@ -158,7 +158,10 @@ impl Kv {
         when: Writable,
         headers: HeaderMap,
     ) -> Result<u64, BusError> {
-        let sealed = self.bus.seal(&self.place(key), value)?;
+        if value.len() > self.bus.max_payload() {
+            return Err(BusError::TooLong { bytes: value.len(), limit: self.bus.max_payload() });
+        }
+        let sealed = self.bus.inner.seal.value(&self.place(key), value);
         let expected = match when {
             Writable::Always => None,
             Writable::IfAbsent => Some(0),
@@ -206,7 +209,7 @@ impl Kv {
     }
 
     fn open_value(&self, key: &str, sealed: &[u8]) -> Result<Bytes, BusError> {
-        let opened = self.bus.inner.sealer.open(&self.place(key), sealed);
+        let opened = self.bus.inner.seal.open_value(&self.place(key), sealed);
         opened.map_err(|why| {
             self.bus.inner.refused.note(why.into(), key);
             BusError::NotOpened(why)

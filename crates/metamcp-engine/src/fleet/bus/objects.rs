@@ -53,7 +53,7 @@ impl Objects {
     /// # Errors
     /// It is not kept: the bus is away, or has no room.
     pub async fn put(&self, name: &str, bytes: &[u8]) -> Result<(), BusError> {
-        let sealed = self.bus.inner.sealer.seal(&self.place(name), bytes)?;
+        let sealed = self.bus.inner.seal.value(&self.place(name), bytes);
         let mut reader = &sealed[..];
         let put = self.store.put(name, &mut reader).await;
         put.map(drop).map_err(|error| error::stream(&self.name, &error))
@@ -80,7 +80,7 @@ impl Objects {
         if sealed.len() > limit {
             return Err(BusError::TooLong { bytes: sealed.len(), limit: max_bytes });
         }
-        let opened = self.bus.inner.sealer.open(&self.place(name), &sealed);
+        let opened = self.bus.inner.seal.open_value(&self.place(name), &sealed);
         opened.map(Some).map_err(|why| {
             self.bus.inner.refused.note(why.into(), name);
             BusError::NotOpened(why)

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use metamcp_types::text;
 use parking_lot::Mutex;
 
-use super::seal::NotOpened;
 use crate::clock;
+use metamcp_wire::cluster_key::SealError;
 
 /// One line of a kind in so long.
 const LOG_EVERY: Duration = Duration::from_secs(10);
@@ -32,12 +32,11 @@ pub enum Refused {
 
 pub type RefusedCounts = HashMap<Refused, u64>;
 
-impl From<NotOpened> for Refused {
-    fn from(why: NotOpened) -> Refused {
+impl From<SealError> for Refused {
+    fn from(why: SealError) -> Refused {
         match why {
-            NotOpened::Malformed | NotOpened::Forged => Refused::Forged,
-            NotOpened::OtherKey => Refused::OtherKey,
-            NotOpened::Version(_) => Refused::Version,
+            SealError::Broken => Refused::Forged,
+            SealError::OtherKey => Refused::OtherKey,
         }
     }
 }

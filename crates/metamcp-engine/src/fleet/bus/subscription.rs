@@ -52,7 +52,7 @@ impl Subscription {
                 refused.note(Refused::Name, from);
                 continue;
             };
-            match self.bus.inner.sealer.open(&message.subject, &message.payload) {
+            match self.bus.inner.seal.open_message(&message.subject, &message.payload) {
                 Ok(payload) => {
                     let (subject, reply) = (message.subject, message.reply);
                     return Some(Heard { from: name, payload, subject, reply });
@@ -68,9 +68,9 @@ impl Subscription {
         tracing::debug!(is_stopped = stopped.is_ok(), "a subscription ended");
     }
 
-    /// It opened and makes no sense.
-    pub fn refuse(&self, from: &NodeName) {
-        self.bus.inner.refused.note(Refused::Content, from.as_str());
+    /// It opened and makes no sense, or comes from another version.
+    pub fn refuse(&self, from: &NodeName, why: Refused) {
+        self.bus.inner.refused.note(why, from.as_str());
     }
 }
 
