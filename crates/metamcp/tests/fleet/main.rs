@@ -14,6 +14,7 @@
 
 mod bus;
 mod messages;
+mod nodes;
 
 use std::time::Duration;
 
