@@ -132,7 +132,7 @@ fn progress_logs_and_questions_cross_nodes_in_order() {
     assert_eq!(steps, (1..=100).collect::<Vec<u64>>());
     works(&other, "log", &json!({"text": "heard elsewhere"}));
     let logs = other.notifications("notifications/message");
-    assert!(logs.iter().any(|log| log["params"]["data"] == "heard elsewhere"), "{logs:?}");
+    assert!(logs.iter().any(|log| log["data"] == "heard elsewhere"), "{logs:?}");
     assert_eq!(fleet.journal().count(EventKind::Start).unwrap(), 1);
 }
 
@@ -193,8 +193,8 @@ fn a_node_that_slept_ends_its_processes_and_answers_nothing_for_them() {
     let own = owner.call_tool("slow", &json!({"ms": 0, "until": go, "key": "own"})).unwrap();
     assert!(eventually(PATIENCE, || fleet.journal().executions("own").unwrap() == 1));
     owner.signal(Signal::SIGSTOP).unwrap();
-    // Its lease ends meanwhile, and the next call is run by another process.
-    works(&other, "effect", &json!({"key": "third"}));
+    // Its lease ends meanwhile, and a call that may be repeated is run by another process.
+    works(&other, "effect_idempotent", &json!({"key": "third"}));
     assert_eq!(fleet.journal().executions("third").unwrap(), 1);
     std::fs::write(&go, "").unwrap();
     owner.signal(Signal::SIGCONT).unwrap();
@@ -266,4 +266,15 @@ fn a_gateway_with_another_key_is_no_part_of_the_fleet() {
     let told = stranger.stderr();
     assert!(told.contains("cluster key") && !told.contains(&KEYS[1][..8]), "{told}");
     works(&owner, "effect", &json!({"key": "second"}));
+}
+
+#[test]
+fn a_call_longer_than_a_message_of_the_bus_arrives_whole() {
+    let fleet = Fleet::start();
+    let (owner, other) = (fleet.node("owner"), fleet.node("other"));
+    works(&owner, "effect", &json!({"key": "first"}));
+    let text = "long ".repeat(600_000);
+    let answer = works(&other, "echo", &json!({"text": text}));
+    assert!(answer.text() == Some(&text), "{} bytes came back", answer.raw.len());
+    assert_eq!(fleet.journal().count(EventKind::Start).unwrap(), 1);
 }

@@ -214,7 +214,7 @@ fn ended(error: DispatchError, holders: &[Arc<str>]) -> Option<Ended> {
             Ended::CrashLoop { failure: failure.map(own), retry_after }
         }
         DispatchError::PoolExhausted { waited, .. } => {
-            let holders = holders.iter().map(|name| name.to_string()).collect();
+            let holders = holders.iter().map(ToString::to_string).collect();
             Ended::PoolExhausted { waited, holders }
         }
         DispatchError::Overloaded => Ended::Overloaded,

@@ -718,7 +718,8 @@ impl Handler {
     fn in_fleet(&self) -> Response<Answer> {
         use crate::fleet::Readiness;
         let readiness = self.router.fleet().map(|fleet| *fleet.readiness().borrow());
-        let now = self.router.clock.now();
+        let now =
+            self.router.fleet().map_or(metamcp_types::moment::Moment::START, |fleet| fleet.now());
         let (status, said) = match readiness.unwrap_or(Readiness::Draining) {
             Readiness::Ready => (StatusCode::OK, serde_json::json!({ "status": "ok" })),
             // It goes on with what it owns, and with every server that is not the fleet's.
