@@ -11,6 +11,8 @@ pub mod config;
 pub mod download;
 pub mod env;
 pub mod files;
+#[cfg(feature = "fleet")]
+pub mod fleet;
 pub mod gateway;
 pub mod history;
 mod jwt;

@@ -21,6 +21,7 @@ pub mod faults;
 pub mod journal;
 pub mod line_journal;
 pub mod listings;
+pub mod nats;
 pub mod patience;
 pub mod programs;
 pub mod relay;
