@@ -9,6 +9,7 @@
     reason = "programs of tests start, wait and measure for themselves"
 )]
 
+pub mod balancer;
 pub mod bench;
 pub mod call_outcome;
 pub mod census;
