@@ -123,7 +123,7 @@ impl Router {
 
     fn forward(&self, fleet: &Arc<Fleet>, placed: &Placed, pending: Pending, now: Moment) {
         let level = self.level.lock().clone();
-        let body = wire::call(placed.definition, &pending, level.as_ref());
+        let body = wire::call(placed, &pending, level.as_ref());
         let request = Request {
             instance: placed.instance,
             requirements: Arc::clone(&placed.requirements),
@@ -330,7 +330,7 @@ fn not_run(reason: String) -> DispatchError {
 
 impl Host for Router {
     fn knows(&self, definition: u128) -> bool {
-        self.placed_by_definition(definition).is_some()
+        self.defines(definition)
     }
 
     fn run_ours(&self, call: CallId, grant: &Arc<Grant>) {
@@ -348,7 +348,7 @@ impl Host for Router {
         let Some(call) = wire::read::<wire::Call>(&body.0) else {
             return refuse("was not called: the gateway that runs it does not understand the call");
         };
-        let Some(placed) = self.placed_by_definition(call.definition) else {
+        let Some(placed) = self.placed_as(call.definition, call.owner) else {
             return refuse("was not called: the gateway that owns it does not have it any more");
         };
         let Some(me) = self.me.upgrade() else { return };

@@ -15,6 +15,7 @@
 mod bus;
 mod messages;
 mod nodes;
+mod principals;
 
 use std::time::Duration;
 

@@ -13,16 +13,20 @@ use serde_json::{Value, json};
 use crate::PATIENCE;
 use crate::messages::KEYS;
 
-struct Fleet {
+pub(crate) struct Fleet {
     nats: Nats,
-    workspace: Workspace,
+    pub(crate) workspace: Workspace,
 }
 
 impl Fleet {
     fn start() -> Fleet {
+        Fleet::sharing("fleet")
+    }
+
+    pub(crate) fn sharing(scope: &str) -> Fleet {
         let nats = Nats::alone().unwrap();
         let mut workspace = Workspace::new().unwrap();
-        workspace.server("a", chaos_server(&[]).setting("share", json!("fleet")));
+        workspace.server("a", chaos_server(&[]).setting("share", json!(scope)));
         for (number, key) in KEYS.iter().enumerate() {
             std::fs::write(workspace.file(&format!("key-{number}")), key).unwrap();
         }
@@ -42,7 +46,7 @@ impl Fleet {
         client
     }
 
-    fn command(&self, name: &str, key: usize) -> std::process::Command {
+    pub(crate) fn command(&self, name: &str, key: usize) -> std::process::Command {
         let mut command = self.workspace.command(Path::new(env!("CARGO_BIN_EXE_metamcp"))).unwrap();
         let home = self.workspace.file(&format!("home-{name}"));
         std::fs::create_dir_all(&home).unwrap();
@@ -53,7 +57,7 @@ impl Fleet {
         command
     }
 
-    fn journal(&self) -> Journal {
+    pub(crate) fn journal(&self) -> Journal {
         self.workspace.journal("a")
     }
 
