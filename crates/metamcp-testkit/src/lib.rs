@@ -9,6 +9,7 @@
     reason = "programs of tests start, wait and measure for themselves"
 )]
 
+pub mod balancer;
 pub mod bench;
 pub mod call_outcome;
 pub mod census;
@@ -20,6 +21,7 @@ pub mod faults;
 pub mod journal;
 pub mod line_journal;
 pub mod listings;
+pub mod nats;
 pub mod patience;
 pub mod programs;
 pub mod relay;
