@@ -13,8 +13,11 @@
 )]
 
 mod bus;
+mod lists;
+mod logins;
 mod messages;
 mod nodes;
+mod results;
 
 use std::time::Duration;
 
