@@ -178,7 +178,7 @@ impl Machine {
     pub fn drain_fleet(&self, within: Duration) {
         #[cfg(feature = "fleet")]
         if let Some(fleet) = self.router.fleet() {
-            fleet.drain(self.router.clock.now() + within);
+            fleet.drain(within);
         }
         #[cfg(not(feature = "fleet"))]
         let _none = within;

@@ -17,6 +17,7 @@ mod lists;
 mod logins;
 mod messages;
 mod nodes;
+mod principals;
 mod results;
 
 use std::time::Duration;
