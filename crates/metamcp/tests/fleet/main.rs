@@ -13,9 +13,12 @@
 )]
 
 mod bus;
+mod lists;
+mod logins;
 mod messages;
 mod nodes;
 mod principals;
+mod results;
 
 use std::time::Duration;
 
