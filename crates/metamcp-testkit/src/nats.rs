@@ -22,6 +22,9 @@ use crate::patience::eventually;
 /// However busy the machine is, a server that is not ready after this long does not start.
 const PATIENCE: Duration = Duration::from_mins(1);
 
+/// How long a page may take.
+const ANSWER: Duration = Duration::from_secs(5);
+
 /// A status page has a few kilobytes.
 const LONGEST_PAGE: u64 = 4 << 20;
 
@@ -297,9 +300,14 @@ impl Drop for Nats {
 
 /// A page over HTTP, as short as it can be.
 pub fn get(address: SocketAddr, path: &str) -> Result<(u16, String)> {
-    let mut socket = TcpStream::connect_timeout(&address, Duration::from_secs(2))?;
-    socket.set_read_timeout(Some(Duration::from_secs(5)))?;
-    write!(socket, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
+    get_within(address, path, ANSWER)
+}
+
+/// The same with another limit for each step.
+pub fn get_within(address: SocketAddr, path: &str, limit: Duration) -> Result<(u16, String)> {
+    let mut socket = TcpStream::connect_timeout(&address, limit)?;
+    socket.set_read_timeout(Some(limit))?;
+    write!(socket, "GET {path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     let mut text = Vec::new();
     socket.take(LONGEST_PAGE).read_to_end(&mut text)?;
     let text = String::from_utf8_lossy(&text);

@@ -13,6 +13,7 @@
 )]
 
 mod bus;
+mod network;
 
 use std::time::Duration;
 
