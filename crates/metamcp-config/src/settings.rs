@@ -64,6 +64,8 @@ pub struct Settings {
     pub code: CodeSettings,
     /// How clients reach the gateway.
     pub serve: ServeSettings,
+    /// What gateways of a fleet share.
+    pub cluster: ClusterSettings,
     /// The one process that clients share.
     pub daemon: DaemonSettings,
     /// What is recorded of calls and decisions.
@@ -266,6 +268,15 @@ pub struct ServeSettings {
     pub allow_unauthenticated: bool,
 }
 
+/// A fleet of gateways.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClusterSettings {
+    /// Where the shared key is: a path or a secret reference; empty where there is no fleet.
+    pub key: String,
+    /// How long another gateway may continue a session.
+    pub session_lifetime: Duration,
+}
+
 /// The one process that all clients of a user share.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DaemonSettings {
@@ -428,6 +439,7 @@ fn blank() -> Settings {
         provision: ProvisionSettings::default(),
         code: CodeSettings::default(),
         serve: ServeSettings::default(),
+        cluster: ClusterSettings::default(),
         daemon: DaemonSettings::default(),
         audit: AuditSettings::default(),
         notify: NotifySettings::default(),
@@ -445,6 +457,13 @@ fn reconcile(settings: &mut Settings) -> Vec<String> {
     let mut notes = Vec::new();
     // What must be recorded is recorded.
     settings.audit.is_on |= settings.audit.is_required;
+    // Clients of a fleet come to any of its gateways; one that many configurations share is not any of them.
+    if !settings.cluster.key.is_empty() && settings.serve.transport != Transport::Stdio {
+        if settings.daemon.mode == DaemonMode::Require {
+            notes.push("daemon.mode `require` has no effect with cluster-key: a gateway of a fleet is a process of its own".to_owned());
+        }
+        settings.daemon.mode = DaemonMode::Off;
+    }
     let pool = &mut settings.pool;
     if pool.min_size > pool.size {
         notes.push(format!(

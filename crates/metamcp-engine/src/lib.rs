@@ -5,11 +5,14 @@ pub mod catalog;
 pub mod change_counter;
 pub mod change_notifier;
 pub mod clock;
+pub mod cluster_key;
 pub mod compute;
 pub mod config;
 pub mod download;
 pub mod env;
 pub mod files;
+#[cfg(feature = "fleet")]
+pub mod fleet;
 pub mod gateway;
 pub mod history;
 mod jwt;

@@ -2,6 +2,7 @@
 //! See ARCHITECTURE.md.
 
 pub mod bridge;
+pub mod cluster_key;
 pub mod envelope;
 pub mod era;
 pub mod frame;
@@ -12,6 +13,7 @@ pub mod modern;
 pub mod object;
 pub mod scan;
 pub mod seal;
+pub mod session_ticket;
 pub mod sse;
 pub mod trace_context;
 pub mod write;

@@ -121,6 +121,7 @@ fn group_schema(object: &str) -> Value {
         "timeouts" => "Time limits.",
         "limits" => "Limits of size and number.",
         "search" => "How tools are found.",
+        "cluster" => "A fleet of gateways.",
         "daemon" => "The process that clients share.",
         "code" => "Code mode: sandbox and limits of scripts.",
         _ => "Settings.",

@@ -4,6 +4,7 @@
 //! Tests: `settings/tests.rs`.
 
 mod audit;
+mod cluster;
 mod code;
 mod daemon;
 mod notify;
@@ -105,7 +106,7 @@ impl Setting {
         let key = self.key.unwrap_or_default();
         match key.split_once('.') {
             Some(("serve" | "provision", _)) => !HARMLESS.contains(&self.flag),
-            Some(("code", "profile" | "image") | ("audit", _)) => true,
+            Some(("code", "profile" | "image") | ("audit" | "cluster", _)) => true,
             _ => GUARDS.contains(&self.flag),
         }
     }
@@ -153,6 +154,7 @@ pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
         provision::SETTINGS,
         code::SETTINGS,
         serve::SETTINGS,
+        cluster::SETTINGS,
         daemon::SETTINGS,
         audit::SETTINGS,
         notify::SETTINGS,

@@ -13,7 +13,9 @@
 )]
 
 mod bus;
+mod messages;
 mod network;
+mod operating;
 
 use std::time::Duration;
 
