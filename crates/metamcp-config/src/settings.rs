@@ -275,6 +275,30 @@ pub struct ClusterSettings {
     pub key: String,
     /// How long another gateway may continue a session.
     pub session_lifetime: Duration,
+    /// The servers of the bus, with commas; empty where there is none.
+    pub servers: String,
+    /// A file with a JWT and a seed.
+    pub credentials: String,
+    pub user: String,
+    /// A secret reference, as the next two.
+    pub password: String,
+    pub nkey: String,
+    pub token: String,
+    pub ca: String,
+    pub cert: String,
+    pub cert_key: String,
+    /// The name of this gateway; empty for one made from the host's.
+    pub node: String,
+    /// `NAME=VALUE`, with commas.
+    pub labels: String,
+    /// On how many servers of the bus everything is kept.
+    pub replicas: u32,
+    /// What subjects and buckets begin with.
+    pub prefix: String,
+    /// How long a lease lasts without its owner.
+    pub lease: Duration,
+    /// How many instances this gateway takes.
+    pub capacity: u32,
 }
 
 /// The one process that all clients of a user share.
@@ -462,6 +486,9 @@ fn reconcile(settings: &mut Settings) -> Vec<String> {
         if settings.daemon.mode == DaemonMode::Require {
             notes.push("daemon.mode `require` has no effect with cluster-key: a gateway of a fleet is a process of its own".to_owned());
         }
+        settings.daemon.mode = DaemonMode::Off;
+    }
+    if !settings.cluster.servers.is_empty() {
         settings.daemon.mode = DaemonMode::Off;
     }
     let pool = &mut settings.pool;

@@ -55,6 +55,14 @@ pub struct Machine {
     shared: Mutex<Shared>,
 }
 
+/// The settings name the bus of a fleet, and this build has none.
+#[cfg(not(feature = "fleet"))]
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "--cluster is set, but this build has no fleet; install a package of metamcp, or build with --features fleet"
+)]
+pub struct NoFleet;
+
 /// Parts that gateways with equal settings have in common.
 #[derive(Default)]
 struct Shared {
@@ -121,6 +129,62 @@ impl Machine {
             router.record_first(&audit);
         }
         Some(audit)
+    }
+
+    /// Becomes part of a fleet, where the settings say so.
+    ///
+    /// # Errors
+    /// Why it cannot: then it does not start, because clients would miss what others have.
+    #[cfg(feature = "fleet")]
+    pub async fn join_fleet(&self, settings: &Settings) -> Result<(), crate::fleet::FleetError> {
+        use crate::fleet::{Fleet, FleetConfig, Host};
+        if settings.cluster.servers.trim().is_empty() {
+            return Ok(());
+        }
+        let keyring = crate::cluster_key::Keyring::load(&settings.cluster).await?;
+        if let Some(keyring) = &keyring {
+            keyring.keep_reading();
+        }
+        let Some(config) = FleetConfig::of(&settings.cluster, keyring).await? else {
+            return Ok(());
+        };
+        let joined = Fleet::join(config, self.router.clock).await?;
+        self.router.join_fleet(&joined.fleet);
+        let host = Arc::downgrade(&self.router) as std::sync::Weak<dyn Host>;
+        let fleet = joined.run(host);
+        let operated = self.router.operated(settings.timeouts.drain);
+        crate::fleet::operator::serve(&fleet.bus, operated).await?;
+        Ok(())
+    }
+
+    /// A build without it does not start as if it were one gateway of many.
+    ///
+    /// # Errors
+    /// The settings name a bus.
+    #[cfg(not(feature = "fleet"))]
+    #[expect(clippy::unused_async, reason = "as it is with the feature")]
+    pub async fn join_fleet(&self, settings: &Settings) -> Result<(), NoFleet> {
+        if settings.cluster.servers.trim().is_empty() { Ok(()) } else { Err(NoFleet) }
+    }
+
+    /// Leaves the fleet: what this gateway owns may start elsewhere, calls that run here finish.
+    pub fn drain_fleet(&self, within: Duration) {
+        #[cfg(feature = "fleet")]
+        if let Some(fleet) = self.router.fleet() {
+            fleet.drain(self.router.clock.now() + within);
+        }
+        #[cfg(not(feature = "fleet"))]
+        let _none = within;
+    }
+
+    /// Waits until it has left.
+    pub async fn left_fleet(&self, within: Duration) {
+        #[cfg(feature = "fleet")]
+        if let Some(fleet) = self.router.fleet() {
+            fleet.left(within).await;
+        }
+        #[cfg(not(feature = "fleet"))]
+        let _none = within;
     }
 
     fn usage_history(&self, settings: &Settings) -> Option<Arc<UsageStore>> {

@@ -9,6 +9,8 @@ mod caller;
 mod connect;
 mod context;
 mod error;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod handshake;
 mod inbound;
 mod input_required;
@@ -155,9 +157,22 @@ pub(crate) struct Pending {
     open_requests: u32,
     input_retries: Option<Box<InputRetries>>,
     record: CallRecord,
+    #[cfg(feature = "fleet")]
+    fleet: fleet::CallPlace,
 }
 
 impl Pending {
+    #[cfg(feature = "fleet")]
+    fn of(
+        request: UpstreamRequest,
+        caller: Caller,
+        record: CallRecord,
+        fleet: fleet::CallPlace,
+    ) -> Pending {
+        let (key, sent_end, open_requests, input_retries) = (0, u64::MAX, 0, None);
+        Pending { request, caller, key, sent_end, open_requests, input_retries, record, fleet }
+    }
+
     /// Whether its response goes there, under this tag if one is given.
     fn is_of(&self, responder: &Arc<dyn Responder>, tag: Option<&[u8]>) -> bool {
         self.caller.responds_to(responder) && tag.is_none_or(|tag| self.caller.tag == tag)
@@ -223,6 +238,8 @@ pub struct Router {
     offered: Mutex<HashSet<(u64, String)>>,
     rearm: Notify,
     recording: recording::Recording,
+    #[cfg(feature = "fleet")]
+    fleet: fleet::FleetCalls,
     /// Where everything that happens is published.
     pub observer: Arc<Observer>,
     /// Moves whenever a server became known, failed or changed its state.
@@ -268,6 +285,8 @@ impl Router {
             offered: Mutex::default(),
             rearm: Notify::new(),
             recording: recording::Recording::default(),
+            #[cfg(feature = "fleet")]
+            fleet: fleet::FleetCalls::default(),
             observer,
             state_changes: ChangeCounter::default(),
             process_key,
@@ -298,7 +317,13 @@ impl Router {
 
     /// What an operator may see of a server.
     pub fn view(&self, server: ServerId) -> Option<ServerView> {
-        self.lock().dispatch.view(server)
+        let view = self.lock().dispatch.view(server);
+        #[cfg(feature = "fleet")]
+        if self.is_listing_elsewhere(server) {
+            // It has no process here, and is about to tell what it can.
+            return view.map(|view| ServerView { state: Some(SlotState::Connecting), ..view });
+        }
+        view
     }
 
     /// Makes a call. It gets exactly one response, through its caller, and one record.
@@ -326,12 +351,19 @@ impl Router {
             open_requests: 0,
             input_retries: None,
             record,
+            #[cfg(feature = "fleet")]
+            fleet: fleet::CallPlace::default(),
         };
         self.admit(pending, now);
     }
 
     /// Passes a call to the dispatch, under a key of its own.
     fn enter(&self, mut pending: Pending, now: Moment) {
+        #[cfg(feature = "fleet")]
+        match self.to_fleet(pending, now) {
+            Some(here) => pending = here,
+            None => return,
+        }
         let lane = pending.record.identity.session;
         let options = CallOptions { harmless: pending.request.harmless, lane, timeout: None };
         let mut effects = Effects::new();
@@ -387,6 +419,8 @@ impl Router {
     fn cancel_matching(&self, responder: &Arc<dyn Responder>, tag: Option<&[u8]>) {
         self.cancel_input_required(responder, tag);
         self.cancel_recording(responder, tag);
+        #[cfg(feature = "fleet")]
+        self.cancel_in_fleet(responder, tag);
         let now = self.clock.now();
         let mut effects = Effects::new();
         let mut state = self.lock();
@@ -399,6 +433,10 @@ impl Router {
 
     /// Makes sure that a server's tools become known: starts it if needed. The error says why it cannot.
     pub fn wake(&self, server: ServerId) -> Result<(), DispatchError> {
+        #[cfg(feature = "fleet")]
+        if self.is_listed_elsewhere(server) {
+            return Ok(());
+        }
         let now = self.clock.now();
         let mut effects = Effects::new();
         let mut state = self.lock();
@@ -448,6 +486,8 @@ impl Router {
     /// Ends every open call and closes every connection.
     pub fn stop_now(&self) {
         self.stop_input_required();
+        #[cfg(feature = "fleet")]
+        self.stop_in_fleet();
         let now = self.clock.now();
         self.with(|dispatch, effects| dispatch.stop_now(now, effects));
     }
@@ -481,6 +521,8 @@ impl Router {
         let address = Arc::as_ptr(responder).cast::<()>().addr();
         let mapping = self.mapping.lock().iter().filter(|its| **its == address).count();
         let suspended = self.input_required.count_of(is_its) + self.recording_of(is_its);
+        #[cfg(feature = "fleet")]
+        let suspended = suspended + self.count_in_fleet(is_its);
         mapping + suspended + self.lock().dispatch.find(is_its).len()
     }
 

@@ -1,12 +1,13 @@
 //! A plain load balancer over HTTP: each request goes to the next gateway that says that it is ready.
-//! Owns: its listener, its checks, who got how many.  Never: repeats a request that was sent, keeps a session anywhere.
+//! Owns: its listener, its checks, who got how many.  Never: repeats a request that was sent.
 //! In: the addresses of gateways.  Out: their responses, byte for byte.
 //! Tests: below, `metamcp/tests/fleet`.
 
+use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,8 @@ struct Shared {
     backends: RwLock<Vec<Arc<Backend>>>,
     next: AtomicUsize,
     is_over: AtomicBool,
+    /// Where sessions began, if they are to stay there.
+    sessions: Option<Mutex<HashMap<String, SocketAddr>>>,
 }
 
 /// See the module; its connections end by themselves.
@@ -43,11 +46,25 @@ pub struct Balancer {
 impl Balancer {
     /// Listens there, on a free port if that is 0.
     pub fn start(listen: SocketAddr, gateways: &[SocketAddr]) -> io::Result<Balancer> {
+        Balancer::with(listen, gateways, None)
+    }
+
+    /// The same with affinity: a session stays where it began, as long as that gateway is ready.
+    pub fn sticky(listen: SocketAddr, gateways: &[SocketAddr]) -> io::Result<Balancer> {
+        Balancer::with(listen, gateways, Some(Mutex::default()))
+    }
+
+    fn with(
+        listen: SocketAddr,
+        gateways: &[SocketAddr],
+        sessions: Option<Mutex<HashMap<String, SocketAddr>>>,
+    ) -> io::Result<Balancer> {
         let listener = TcpListener::bind(listen)?;
         let shared = Arc::new(Shared {
             backends: RwLock::default(),
             next: AtomicUsize::new(0),
             is_over: AtomicBool::new(false),
+            sessions,
         });
         let balancer = Balancer { address: listener.local_addr()?, shared: Arc::clone(&shared) };
         for gateway in gateways {
@@ -122,7 +139,7 @@ fn pass(shared: &Shared, client: &TcpStream) -> io::Result<()> {
     client.set_read_timeout(Some(HEAD))?;
     let (head, rest) = head(client)?;
     client.set_read_timeout(None)?;
-    let Some(mut gateway) = connect(shared) else {
+    let Some(mut gateway) = connect(shared, session_of(&head)) else {
         let none = "no gateway is ready\n";
         return write!(
             &*client,
@@ -138,11 +155,31 @@ fn pass(shared: &Shared, client: &TcpStream) -> io::Result<()> {
         io::copy(&mut client_in, &mut gateway_in).ok();
         gateway_in.shutdown(Shutdown::Both).ok();
     });
+    if shared.sessions.is_some() {
+        let (head, rest) = self::head(&gateway)?;
+        remember(shared, &head, gateway.peer_addr()?);
+        (&*client).write_all(&[head, rest].concat())?;
+    }
     io::copy(&mut gateway, &mut &*client).ok();
     client.shutdown(Shutdown::Both)
 }
 
-/// The head of a request, and what came with it.
+fn remember(shared: &Shared, response: &[u8], gateway: SocketAddr) {
+    if let (Some(sessions), Some(id)) = (&shared.sessions, session_of(response)) {
+        sessions.lock().unwrap_or_else(PoisonError::into_inner).entry(id).or_insert(gateway);
+    }
+}
+
+/// The session of a request or response.
+fn session_of(head: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(head);
+    text.split("\r\n").find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("mcp-session-id").then(|| value.trim().to_owned())
+    })
+}
+
+/// The head of a request or response, and what came with it.
 fn head(mut client: &TcpStream) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let (mut read, mut chunk) = (Vec::new(), [0; 8192]);
     loop {
@@ -170,10 +207,17 @@ fn closing(head: &[u8]) -> Vec<u8> {
 }
 
 /// The next gateway that is ready and takes a connection; nothing was said to those that do not.
-fn connect(shared: &Shared) -> Option<TcpStream> {
+fn connect(shared: &Shared, session: Option<String>) -> Option<TcpStream> {
     let backends = shared.backends.read().unwrap_or_else(PoisonError::into_inner).clone();
-    for _ in 0..backends.len() {
-        let next = shared.next.fetch_add(1, Ordering::Relaxed) % backends.len();
+    let home = shared.sessions.as_ref().zip(session).and_then(|(sessions, id)| {
+        sessions.lock().unwrap_or_else(PoisonError::into_inner).get(&id).copied()
+    });
+    let home = backends.iter().position(|one| Some(one.address) == home);
+    for tries in 0..=backends.len() {
+        let next = match home.filter(|_| tries == 0) {
+            Some(home) => home,
+            None => shared.next.fetch_add(1, Ordering::Relaxed) % backends.len(),
+        };
         let backend = &backends[next];
         if !backend.is_ready.load(Ordering::Relaxed) {
             continue;

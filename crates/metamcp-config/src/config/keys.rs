@@ -22,6 +22,9 @@ pub(super) const LONGEST_TIME: u64 = 86_400_000;
 pub(super) const MOST_IN_FLIGHT: u64 = 65_536;
 /// More of one server than the pool could ever have room for beside others.
 pub(super) const MOST_INSTANCES: u64 = 32;
+/// Labels that a server requires of a gateway, and one with its value in bytes: what gateways tell each other.
+pub(super) const MOST_LABELS: usize = 32;
+pub(super) const LONGEST_LABEL: usize = 128;
 
 /// The transports with every spelling that is understood.
 pub(super) const TRANSPORTS: &[(&str, &[&str])] = &[
@@ -225,8 +228,18 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
     },
     ServerKey {
         key: key("share", &[]),
-        help: "Who shares one process of the server: all clients on the machine, those of one project, or nobody. Default: derived from what the server is; `metamcp list --why` explains it.",
+        help: "Who shares one process of the server: all clients of a fleet, all on the machine, those of one project, or nobody. Default: derived from what the server is; `metamcp list --why` explains it.",
         schema: || words(Scope::WORDS),
+    },
+    ServerKey {
+        key: key("requires", &[]),
+        help: "Labels that a gateway of a fleet must have to run the server, such as `{ \"gpu\": \"true\" }`; each gateway has those of `cluster.labels`. For servers with `\"share\": \"fleet\"`.",
+        schema: || json!({ "type": "object", "additionalProperties": { "type": "string" } }),
+    },
+    ServerKey {
+        key: key("pin", &[]),
+        help: "The gateway of a fleet that runs the server, by its `cluster.node`: for files or a device of one machine. For servers with `\"share\": \"fleet\"`.",
+        schema: || json!({ "type": "string" }),
     },
     ServerKey {
         key: key("instances", &[]),

@@ -7,14 +7,15 @@
 //! on the bus with the cluster's key, and the bus's permissions say who may ask what: orders go to
 //! `PREFIX.to.NODE.operator.SENDER`, questions to all to `PREFIX.all.operator.SENDER`.
 
-mod status;
+mod report;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use status::{FleetStatus, InstanceStatus, NodeReadiness, NodeStatus, PeerStatus};
+pub use report::{FleetReport, InstanceReport, NodeReadiness, NodeReport, PeerReport};
 
 use super::bus::{Bus, BusError, Heard, NodeName, Refused, Subscription};
 use crate::{clock, task};
@@ -63,7 +64,7 @@ struct Answered {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Told {
-    Status(Box<NodeStatus>),
+    Status(Box<NodeReport>),
     /// It drains; how many instances leave.
     Drains {
         instances: usize,
@@ -76,9 +77,12 @@ pub enum Told {
     Refused(String),
 }
 
+/// How a node is, once it has looked.
+pub type Reporting<'a> = Pin<Box<dyn Future<Output = NodeReport> + Send + 'a>>;
+
 /// A node as an operator sees it; what runs the state machine is one.
 pub trait Operated: Send + Sync {
-    fn status(&self) -> NodeStatus;
+    fn status(&self) -> Reporting<'_>;
     /// Takes nothing new from now on. Returns how many instances leave.
     fn drain(&self) -> usize;
     /// Returns how many instances of the server leave.
@@ -120,7 +124,7 @@ async fn answer_all(bus: Bus, mut questions: Subscription, node: Arc<dyn Operate
             continue;
         };
         let told = if asked.version == VERSION {
-            carry_out(&*node, &heard.from, asked.order)
+            carry_out(&*node, &heard.from, asked.order).await
         } else {
             Told::Refused(format!("it speaks version {VERSION} of this, not {}", asked.version))
         };
@@ -130,9 +134,9 @@ async fn answer_all(bus: Bus, mut questions: Subscription, node: Arc<dyn Operate
     }
 }
 
-fn carry_out(node: &dyn Operated, from: &NodeName, order: Order) -> Told {
+async fn carry_out(node: &dyn Operated, from: &NodeName, order: Order) -> Told {
     match order {
-        Order::Status => Told::Status(Box::new(node.status())),
+        Order::Status => Told::Status(Box::new(node.status().await)),
         Order::Drain => {
             tracing::info!(by = from.as_str(), "this node drains, an operator says so");
             Told::Drains { instances: node.drain() }
@@ -160,12 +164,12 @@ async fn reply(bus: &Bus, heard: &Heard, answer: &Answered) -> Result<(), BusErr
 ///
 /// # Errors
 /// The bus does not let us ask.
-pub async fn status(bus: &Bus) -> Result<FleetStatus, OperatorError> {
+pub async fn status(bus: &Bus) -> Result<FleetReport, OperatorError> {
     let mut answers = bus.inbox(ANSWERS).await?;
     bus.flush().await?;
     let asked = Asked { version: VERSION, id: random(), order: Order::Status };
     bus.broadcast(TOPIC, &bytes_of(&asked)?).await?;
-    let mut fleet = FleetStatus::default();
+    let mut fleet = FleetReport::default();
     let end = clock::instant() + ANSWERING;
     let mut wait_until = end;
     while fleet.nodes.len() < MOST_ANSWERS {

@@ -297,6 +297,7 @@ impl Seat {
 
     fn key(&self, scope: Scope) -> ScopeKey {
         match scope {
+            Scope::Fleet => ScopeKey::Fleet,
             Scope::Machine => ScopeKey::Machine,
             Scope::Session => ScopeKey::Session(self.session),
             Scope::Project => {

@@ -36,7 +36,15 @@ impl Drop for Mapping {
 
 impl Router {
     /// Delivers the one response to a call, after its record.
-    pub(super) fn answer(&self, mut pending: Pending, outcome: CallOutcome, now: Moment) {
+    pub(super) fn answer(
+        &self,
+        #[cfg_attr(feature = "fleet", expect(unused_mut, reason = "another one takes its place"))]
+        mut pending: Pending,
+        outcome: CallOutcome,
+        now: Moment,
+    ) {
+        #[cfg(feature = "fleet")]
+        let Some((mut pending, outcome)) = self.after_fleet(pending, outcome, now) else { return };
         if let Some(call_progress) = pending.request.call_progress.take() {
             call_progress.end(!matches!(outcome, CallOutcome::Cancelled));
         }
@@ -94,6 +102,11 @@ impl Router {
         result: Option<&Bytes>,
         now: Moment,
     ) {
+        // Whoever made the call has its record.
+        #[cfg(feature = "fleet")]
+        if pending.fleet.is_recorded_elsewhere() {
+            return;
+        }
         let record = &mut pending.record;
         record.ended = now;
         record.verdict = verdict;

@@ -27,6 +27,11 @@ impl Router {
         let (attempts, sent) = (state.dispatch.attempts(call), state.dispatch.sent_at(call));
         let process_key = self.process_key;
         let Some(pending) = state.dispatch.payload_mut(call) else { return Ok(()) };
+        // A fresh look at the clock, right before the bytes leave.
+        #[cfg(feature = "fleet")]
+        if !pending.fleet.may_be_sent(self.clock.now()) {
+            return Err(DispatchError::Removed);
+        }
         let size = pending.request.body().map_or(0, |body| body.len() as u64);
         let (taken, before) = connection.outbox.stands();
         if !backlog.takes(size, taken, before) {

@@ -60,9 +60,11 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    let served = Served::begin(gateway.view.clone(), output);
+    let (served, drain) = (Served::begin(gateway.view.clone(), output), options.drain);
     let (ended, shutdown) = served.until_over(input, options, &mut stop).await;
     served.session.stop();
+    gateway.machine.drain_fleet(drain);
+    gateway.machine.left_fleet(drain).await;
     gateway.router.stop_now();
     tokio::join!(served.flushed(), wind_up(&gateway.machine, &mut stop, shutdown));
     ended

@@ -13,9 +13,15 @@
 )]
 
 mod bus;
+mod clients;
+mod events;
 mod messages;
 mod network;
+mod nodes;
 mod operating;
+mod strangers;
+mod upgrade;
+mod world;
 
 use std::time::Duration;
 

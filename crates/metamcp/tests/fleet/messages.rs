@@ -20,7 +20,8 @@ const LEASES: Bucket = Bucket {
     max_bytes: 1 << 20,
 };
 
-const KEYS: [&str; 2] = [
+/// Keys of two fleets.
+pub(crate) const KEYS: [&str; 2] = [
     "u8uBlFpHbYuV6J1m0bD2cQ3nS8X7kZ5yTqWvEo4fGhI=",
     "3a7f0c91d4e852b6af13c0de9972461b58ee0f7da4c3b21966850a4fd1e7c39b",
 ];

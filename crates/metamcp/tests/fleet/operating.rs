@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use metamcp_engine::fleet::bus::NodeName;
 use metamcp_engine::fleet::operator::{
-    self, InstanceStatus, NodeReadiness, NodeStatus, Operated, OperatorError, Order, PeerStatus,
+    self, InstanceReport, NodeReadiness, NodeReport, Operated, OperatorError, Order, PeerReport,
+    Reporting,
 };
 use metamcp_testkit::nats::Nats;
 
@@ -25,21 +26,22 @@ impl Stub {
 }
 
 impl Operated for Stub {
-    fn status(&self) -> NodeStatus {
+    fn status(&self) -> Reporting<'_> {
         let instance =
-            InstanceStatus { server: self.server.to_owned(), ..InstanceStatus::default() };
+            InstanceReport { server: self.server.to_owned(), ..InstanceReport::default() };
         let is_draining = self.is_draining.load(Ordering::Relaxed);
-        let peer = |name: &&str| PeerStatus {
+        let peer = |name: &&str| PeerReport {
             name: (*name).to_owned(),
             is_alive: true,
-            ..PeerStatus::default()
+            ..PeerReport::default()
         };
-        NodeStatus {
+        let report = NodeReport {
             readiness: if is_draining { NodeReadiness::Draining } else { NodeReadiness::Ready },
             instances: vec![instance],
             peers: self.peers.iter().map(peer).collect(),
-            ..NodeStatus::default()
-        }
+            ..NodeReport::default()
+        };
+        Box::pin(std::future::ready(report))
     }
 
     fn drain(&self) -> usize {

@@ -94,6 +94,12 @@ impl Kv {
         Ok(Kv { bus, store })
     }
 
+    /// After how long its keys expire: as whoever made it decided.
+    pub fn max_age(&self) -> Option<Duration> {
+        let age = self.store.stream.cached_info().config.max_age;
+        (!age.is_zero()).then_some(age)
+    }
+
     /// Writes a key. Returns its revision.
     ///
     /// # Errors

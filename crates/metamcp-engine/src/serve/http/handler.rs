@@ -216,7 +216,7 @@ impl Handler {
             Route::Messages => self.messages(owner.principal, parts, body, connection_timer).await,
             Route::Preflight => Ok(reply::empty(StatusCode::NO_CONTENT)),
             Route::Metadata => self.metadata(owner.endpoint, &parts.headers),
-            Route::Health => Ok(self.health()),
+            Route::Health => Ok(self.health(parts.uri.path() == "/readyz")),
             Route::Metrics => self.metrics(&parts.headers).await,
         };
         let mut response = done.unwrap_or_else(|error_response| *error_response);
@@ -702,11 +702,60 @@ impl Handler {
         Ok(())
     }
 
-    fn health(&self) -> Response<Answer> {
+    /// Whether this process lives, and whether it is to get new clients.
+    #[cfg_attr(not(feature = "fleet"), expect(unused_variables, reason = "both are the same then"))]
+    fn health(&self, is_about_clients: bool) -> Response<Answer> {
         match self.check_open() {
+            #[cfg(feature = "fleet")]
+            Ok(()) if is_about_clients && self.router.fleet().is_some() => self.in_fleet(),
             Ok(()) => reply::document(Bytes::from_static(b"{\"status\":\"ok\"}")),
             Err(_) => reply::empty(StatusCode::SERVICE_UNAVAILABLE),
         }
+    }
+
+    /// What this gateway is in its fleet.
+    #[cfg(feature = "fleet")]
+    fn in_fleet(&self) -> Response<Answer> {
+        use crate::fleet::Readiness;
+        let readiness = self.router.fleet().map(|fleet| *fleet.readiness().borrow());
+        let now = self.router.clock.now();
+        let (status, said) = match readiness.unwrap_or(Readiness::Draining) {
+            Readiness::Ready => (StatusCode::OK, serde_json::json!({ "status": "ok" })),
+            // It goes on with what it owns, and with every server that is not the fleet's.
+            Readiness::NoBus { until } => {
+                let left = until.map(|until| until.since(now).as_millis());
+                let left = left.and_then(|left| u64::try_from(left).ok()).unwrap_or(0);
+                let said = serde_json::json!({
+                    "status": "degraded",
+                    "fleet": "the bus is not reached",
+                    "leases_end_in_ms": left,
+                });
+                (StatusCode::OK, said)
+            }
+            Readiness::BucketTooNew => {
+                let why =
+                    "the bus is new; nothing may be claimed before every old lease has run out";
+                (
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    serde_json::json!({ "status": "waiting", "fleet": why }),
+                )
+            }
+            Readiness::Draining => {
+                let said =
+                    serde_json::json!({ "status": "draining", "fleet": "this gateway is leaving" });
+                (StatusCode::SERVICE_UNAVAILABLE, said)
+            }
+            Readiness::Superseded => {
+                let why = "another gateway has this one's name";
+                (
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    serde_json::json!({ "status": "superseded", "fleet": why }),
+                )
+            }
+        };
+        let mut response = reply::document(Bytes::from(said.to_string()));
+        *response.status_mut() = status;
+        response
     }
 
     /// OAuth protected resource metadata (RFC 9728).

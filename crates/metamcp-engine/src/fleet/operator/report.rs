@@ -30,21 +30,18 @@ pub enum NodeReadiness {
 /// A server instance at its owner.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct InstanceStatus {
+pub struct InstanceReport {
     pub server: String,
     /// Who shares it: `fleet`, `project`, `session` or a principal.
     pub scope: String,
     pub epoch: String,
     pub pid: Option<u32>,
-    pub calls: u32,
-    /// It is about to leave this node.
-    pub is_moving: bool,
 }
 
 /// Another node, as one sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct PeerStatus {
+pub struct PeerReport {
     pub name: String,
     pub is_alive: bool,
     pub heard_ms_ago: u64,
@@ -54,7 +51,7 @@ pub struct PeerStatus {
 /// What a node says of itself. What is not known is left out, so that either side may be newer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct NodeStatus {
+pub struct NodeReport {
     pub version: String,
     pub protocol: u32,
     pub labels: BTreeMap<String, String>,
@@ -63,25 +60,24 @@ pub struct NodeStatus {
     /// Instances it takes, and has.
     pub capacity: u32,
     pub owned: usize,
-    pub instances: Vec<InstanceStatus>,
-    /// Calls of its own clients, and those of other nodes that run here.
+    pub instances: Vec<InstanceReport>,
+    /// Calls of its own clients that others run or that wait, and those of other nodes that run here.
     pub own_calls: usize,
     pub foreign_calls: usize,
-    pub sessions: usize,
-    pub peers: Vec<PeerStatus>,
+    pub peers: Vec<PeerReport>,
     /// Messages that were refused, by reason.
     pub refused: BTreeMap<String, u64>,
 }
 
 /// All that answered, by name.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct FleetStatus {
-    pub nodes: BTreeMap<String, NodeStatus>,
+pub struct FleetReport {
+    pub nodes: BTreeMap<String, NodeReport>,
 }
 
-impl FleetStatus {
+impl FleetReport {
     /// A node's answer. The name is that of the message's sender, which the bus vouches for.
-    pub(super) fn heard(&mut self, name: &str, mut status: NodeStatus) {
+    pub(super) fn heard(&mut self, name: &str, mut status: NodeReport) {
         status.owned = status.owned.max(status.instances.len());
         status.instances.truncate(MOST_INSTANCES);
         self.nodes.insert(name.to_owned(), status);
@@ -97,7 +93,7 @@ impl FleetStatus {
     /// Who owns instances of a server, and how many.
     pub fn owners(&self, server: &str) -> BTreeMap<&str, usize> {
         let count =
-            |node: &NodeStatus| node.instances.iter().filter(|one| one.server == server).count();
+            |node: &NodeReport| node.instances.iter().filter(|one| one.server == server).count();
         let owners = self.nodes.iter().map(|(name, node)| (name.as_str(), count(node)));
         owners.filter(|(_, count)| *count > 0).collect()
     }
@@ -113,26 +109,26 @@ impl FleetStatus {
 mod tests {
     use super::*;
 
-    fn node(instances: &[&str], peers: &[(&str, bool)]) -> NodeStatus {
-        let instance = |server: &&str| InstanceStatus {
+    fn node(instances: &[&str], peers: &[(&str, bool)]) -> NodeReport {
+        let instance = |server: &&str| InstanceReport {
             server: (*server).to_owned(),
-            ..InstanceStatus::default()
+            ..InstanceReport::default()
         };
-        let peer = |(name, is_alive): &(&str, bool)| PeerStatus {
+        let peer = |(name, is_alive): &(&str, bool)| PeerReport {
             name: (*name).to_owned(),
             is_alive: *is_alive,
-            ..PeerStatus::default()
+            ..PeerReport::default()
         };
-        NodeStatus {
+        NodeReport {
             instances: instances.iter().map(instance).collect(),
             peers: peers.iter().map(peer).collect(),
-            ..NodeStatus::default()
+            ..NodeReport::default()
         }
     }
 
     #[test]
     fn who_was_heard_of_lately_and_says_nothing_is_silent() {
-        let mut fleet = FleetStatus::default();
+        let mut fleet = FleetReport::default();
         fleet.heard("a", node(&[], &[("b", true), ("c", true), ("d", false)]));
         assert_eq!(fleet.silent(), BTreeSet::from(["b", "c"]));
         fleet.heard("b", node(&[], &[("a", true)]));
@@ -141,7 +137,7 @@ mod tests {
 
     #[test]
     fn owners_of_a_server_are_found_and_a_node_cannot_fill_our_memory() {
-        let mut fleet = FleetStatus::default();
+        let mut fleet = FleetReport::default();
         fleet.heard("a", node(&["git", "git", "time"], &[]));
         fleet.heard("b", node(&["git"], &[]));
         assert_eq!(fleet.owners("git"), BTreeMap::from([("a", 2), ("b", 1)]));
@@ -152,7 +148,7 @@ mod tests {
 
     #[test]
     fn what_either_side_does_not_know_is_no_error() {
-        let read: NodeStatus =
+        let read: NodeReport =
             serde_json::from_str(r#"{"version": "9", "weather": 1, "readiness": "drained"}"#)
                 .unwrap();
         assert_eq!((read.version.as_str(), read.readiness), ("9", NodeReadiness::Drained));
