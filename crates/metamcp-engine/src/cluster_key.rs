@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use metamcp_config::settings::ClusterSettings;
+use metamcp_tools::cursor::CursorKey;
 use metamcp_types::secret::{Reference, Secret};
 use metamcp_wire::cluster_key::{ClusterKeyError, ClusterKeys, Purpose, RANDOM, Sealer};
+use metamcp_wire::seal;
 use parking_lot::RwLock;
 use tokio::time::sleep;
 
@@ -35,6 +37,8 @@ pub enum KeyringError {
 
 /// See the module.
 pub struct Keyring {
+    /// This process among those that have the key: drawn at random, so that nobody takes it for the one before.
+    gateway: u64,
     place: Secret,
     keys: RwLock<Arc<ClusterKeys>>,
     generation: AtomicU64,
@@ -55,20 +59,26 @@ impl Keyring {
         let place =
             if is_reference { written.to_owned() } else { format!("secretref:file:{written}") };
         let place = Secret::reference(NAME, place);
-        let keys = RwLock::new(Arc::new(read(&place).await?));
-        Ok(Some(Arc::new(Keyring { place, keys, generation: AtomicU64::new(0) })))
+        let keys = read(&place).await?;
+        Ok(Some(Keyring::of(place, keys)))
+    }
+
+    fn of(place: Secret, keys: ClusterKeys) -> Arc<Keyring> {
+        let gateway = getrandom::u64().expect("the system has randomness");
+        let (keys, generation) = (RwLock::new(Arc::new(keys)), AtomicU64::new(0));
+        Arc::new(Keyring { gateway, place, keys, generation })
     }
 
     /// A key that is not read from anywhere.
     #[cfg(test)]
     pub fn fixed(text: &str) -> Arc<Keyring> {
         let keys = ClusterKeys::parse(text).expect("a test's key is one");
-        let place = Secret::reference(NAME, "literal:");
-        Arc::new(Keyring {
-            place,
-            keys: RwLock::new(Arc::new(keys)),
-            generation: AtomicU64::new(0),
-        })
+        Keyring::of(Secret::reference(NAME, "literal:"), keys)
+    }
+
+    /// Which process this is.
+    pub fn gateway(&self) -> u64 {
+        self.gateway
     }
 
     /// The keys of now.
@@ -84,6 +94,18 @@ impl Keyring {
     /// How often the keys have changed.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
+    }
+
+    /// The key of resume tokens.
+    pub fn resume_key(&self) -> seal::Key {
+        let (key, other) = self.keys.read().derived(Purpose::ResumeTokens);
+        seal::Key::with_other(key.expose(), other.map(|other| other.expose()))
+    }
+
+    /// The key of cursors.
+    pub fn cursor_key(&self) -> CursorKey {
+        let (key, other) = self.keys.read().derived(Purpose::Cursors);
+        CursorKey::with_other(key.expose(), other.map(|other| other.expose()))
     }
 
     /// Seals for a purpose.

@@ -23,6 +23,7 @@ use crate::catalog::Catalog;
 use crate::catalog::schema_cache::SchemaCache;
 use crate::change_notifier::ChangeNotifier;
 use crate::clock::Clock;
+use crate::cluster_key::Keyring;
 use crate::compute;
 use crate::env::Surroundings;
 use crate::metrics::Metrics;
@@ -51,6 +52,8 @@ pub struct Machine {
     otel: Option<Otel>,
     /// The audit log, unless it is switched off.
     pub audit: Option<Arc<Audit>>,
+    /// In a fleet: the key that its gateways share.
+    pub keyring: Option<Arc<Keyring>>,
     shim: ShimCommand,
     shared: Mutex<Shared>,
 }
@@ -77,6 +80,15 @@ struct Shared {
 impl Machine {
     /// With the limits that these settings have for all servers together. Must be called inside a runtime.
     pub fn start(settings: &Settings, shim: ShimCommand) -> Arc<Machine> {
+        Machine::start_in_fleet(settings, shim, None)
+    }
+
+    /// The same as one of a fleet, with the key that its gateways share.
+    pub fn start_in_fleet(
+        settings: &Settings,
+        shim: ShimCommand,
+        keyring: Option<Arc<Keyring>>,
+    ) -> Arc<Machine> {
         let observer = Arc::new(Observer::default());
         let launcher = Launcher::new(shim.clone(), settings, &observer);
         let timing = Timing {
@@ -114,6 +126,7 @@ impl Machine {
             audit,
             #[cfg(feature = "otlp")]
             otel,
+            keyring,
             shim,
             shared: Mutex::default(),
         })
@@ -188,7 +201,8 @@ impl Machine {
     }
 
     fn usage_history(&self, settings: &Settings) -> Option<Arc<UsageStore>> {
-        if !settings.learn {
+        // In a fleet each gateway has seen other calls: the next page of a search would come in another order.
+        if !settings.learn || self.keyring.is_some() {
             return None;
         }
         let mut shared = self.shared.lock();
@@ -285,7 +299,17 @@ pub struct Gateway {
 impl Gateway {
     /// A gateway alone in its process. Must be called inside a runtime.
     pub fn start(config: &Config, shim: ShimCommand, worker: Launch) -> Gateway {
-        let machine = Machine::start(&config.settings, shim);
+        Gateway::start_in_fleet(config, shim, worker, None)
+    }
+
+    /// The same as one of a fleet, with the key that its gateways share.
+    pub fn start_in_fleet(
+        config: &Config,
+        shim: ShimCommand,
+        worker: Launch,
+        keyring: Option<Arc<Keyring>>,
+    ) -> Gateway {
+        let machine = Machine::start_in_fleet(&config.settings, shim, keyring);
         Gateway::join(&machine, config, worker, Surroundings::default())
     }
 
@@ -373,6 +397,7 @@ impl Gateway {
             redacts: settings.redact,
             tokens: router.launcher.tokens(),
             provisioner,
+            keyring: machine.keyring.clone(),
         };
         let surface = Arc::new(Surface::new(parts, options));
         let scopes: Vec<(String, Arc<Scope>)> = config

@@ -45,6 +45,7 @@ use metamcp_wire::trace_context::TraceContext;
 use parking_lot::Mutex;
 
 use crate::catalog::Catalog;
+use crate::cluster_key::Keyring;
 use crate::config::CurrentProject;
 use crate::login::Tokens;
 use crate::observe::{CallRecord, Event, Interest, Payload, Verdict};
@@ -98,6 +99,8 @@ pub struct Parts {
     pub tokens: Arc<Tokens>,
     /// Finds and installs servers.
     pub provisioner: Provisioner,
+    /// In a fleet: the key that its gateways share.
+    pub keyring: Option<Arc<Keyring>>,
 }
 
 /// See the module.
@@ -107,7 +110,10 @@ pub struct Surface {
     /// Usage history, unless the operator disabled it.
     pub(crate) usage_history: Option<Arc<UsageStore>>,
     pub(crate) options: Options,
-    pub(crate) cursors: CursorKey,
+    /// The key of cursors, where no fleet shares one.
+    cursors: CursorKey,
+    /// In a fleet: the key that its gateways share.
+    pub(crate) keyring: Option<Arc<Keyring>>,
     pub(crate) code: Arc<CodeMode>,
     /// The result store.
     pub(crate) results: Arc<Results>,
@@ -323,7 +329,7 @@ impl Surface {
         // Without randomness cursors could be forged, which only lets a client read a page it may read anyway.
         let _unseeded = getrandom::fill(&mut key);
         let Parts { router, catalog, usage_history, code, shapes, results, .. } = parts;
-        let Parts { redacts, tokens, provisioner, .. } = parts;
+        let Parts { redacts, tokens, provisioner, keyring, .. } = parts;
         let redactor = SharedRedactor::new(&router, tokens, redacts);
         Surface {
             router,
@@ -331,6 +337,7 @@ impl Surface {
             usage_history,
             options,
             cursors: CursorKey::new(key),
+            keyring,
             code,
             results,
             shapes,
@@ -340,6 +347,12 @@ impl Surface {
             redactor,
             provisioner,
         }
+    }
+
+    /// The key of cursors.
+    pub(crate) fn cursor_key(&self) -> CursorKey {
+        let shared = self.keyring.as_ref().map(|keyring| keyring.cursor_key());
+        shared.unwrap_or_else(|| self.cursors.clone())
     }
 
     /// Redacts JSON on its way to a model.

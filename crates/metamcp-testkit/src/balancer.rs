@@ -3,11 +3,10 @@
 //! In: the addresses of gateways.  Out: their responses, byte for byte.
 //! Tests: below, `metamcp/tests/fleet`.
 
-use std::collections::HashMap;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,38 +32,27 @@ struct Shared {
     backends: RwLock<Vec<Arc<Backend>>>,
     next: AtomicUsize,
     is_over: AtomicBool,
-    /// Where sessions began, if they are to stay there.
-    sessions: Option<Mutex<HashMap<String, SocketAddr>>>,
 }
 
 /// See the module; its connections end by themselves.
 pub struct Balancer {
-    address: SocketAddr,
+    pub address: SocketAddr,
     shared: Arc<Shared>,
 }
 
 impl Balancer {
+    /// Listens on a loopback address.
+    pub fn start(gateways: &[SocketAddr]) -> io::Result<Balancer> {
+        Balancer::at((Ipv4Addr::LOCALHOST, 0).into(), gateways)
+    }
+
     /// Listens there, on a free port if that is 0.
-    pub fn start(listen: SocketAddr, gateways: &[SocketAddr]) -> io::Result<Balancer> {
-        Balancer::with(listen, gateways, None)
-    }
-
-    /// The same with affinity: a session stays where it began, as long as that gateway is ready.
-    pub fn sticky(listen: SocketAddr, gateways: &[SocketAddr]) -> io::Result<Balancer> {
-        Balancer::with(listen, gateways, Some(Mutex::default()))
-    }
-
-    fn with(
-        listen: SocketAddr,
-        gateways: &[SocketAddr],
-        sessions: Option<Mutex<HashMap<String, SocketAddr>>>,
-    ) -> io::Result<Balancer> {
+    pub fn at(listen: SocketAddr, gateways: &[SocketAddr]) -> io::Result<Balancer> {
         let listener = TcpListener::bind(listen)?;
         let shared = Arc::new(Shared {
             backends: RwLock::default(),
             next: AtomicUsize::new(0),
             is_over: AtomicBool::new(false),
-            sessions,
         });
         let balancer = Balancer { address: listener.local_addr()?, shared: Arc::clone(&shared) };
         for gateway in gateways {
@@ -88,15 +76,12 @@ impl Balancer {
         Ok(balancer)
     }
 
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
     /// One more gateway.
     pub fn add(&self, address: SocketAddr) {
         let backend = Arc::new(Backend {
             address,
-            is_ready: AtomicBool::new(false),
+            // Until it says that it is not.
+            is_ready: AtomicBool::new(true),
             served: AtomicUsize::new(0),
         });
         let mut backends = self.shared.backends.write().unwrap_or_else(PoisonError::into_inner);
@@ -113,7 +98,7 @@ impl Balancer {
     }
 
     /// How many requests each was given, in the order they were added.
-    pub fn served(&self) -> Vec<usize> {
+    pub fn counts(&self) -> Vec<usize> {
         let backends = self.shared.backends.read().unwrap_or_else(PoisonError::into_inner);
         backends.iter().map(|one| one.served.load(Ordering::Relaxed)).collect()
     }
@@ -139,7 +124,7 @@ fn pass(shared: &Shared, client: &TcpStream) -> io::Result<()> {
     client.set_read_timeout(Some(HEAD))?;
     let (head, rest) = head(client)?;
     client.set_read_timeout(None)?;
-    let Some(mut gateway) = connect(shared, session_of(&head)) else {
+    let Some(mut gateway) = connect(shared) else {
         let none = "no gateway is ready\n";
         return write!(
             &*client,
@@ -155,31 +140,11 @@ fn pass(shared: &Shared, client: &TcpStream) -> io::Result<()> {
         io::copy(&mut client_in, &mut gateway_in).ok();
         gateway_in.shutdown(Shutdown::Both).ok();
     });
-    if shared.sessions.is_some() {
-        let (head, rest) = self::head(&gateway)?;
-        remember(shared, &head, gateway.peer_addr()?);
-        (&*client).write_all(&[head, rest].concat())?;
-    }
     io::copy(&mut gateway, &mut &*client).ok();
     client.shutdown(Shutdown::Both)
 }
 
-fn remember(shared: &Shared, response: &[u8], gateway: SocketAddr) {
-    if let (Some(sessions), Some(id)) = (&shared.sessions, session_of(response)) {
-        sessions.lock().unwrap_or_else(PoisonError::into_inner).entry(id).or_insert(gateway);
-    }
-}
-
-/// The session of a request or response.
-fn session_of(head: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(head);
-    text.split("\r\n").find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("mcp-session-id").then(|| value.trim().to_owned())
-    })
-}
-
-/// The head of a request or response, and what came with it.
+/// The head of a request, and what came with it.
 fn head(mut client: &TcpStream) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let (mut read, mut chunk) = (Vec::new(), [0; 8192]);
     loop {
@@ -207,17 +172,10 @@ fn closing(head: &[u8]) -> Vec<u8> {
 }
 
 /// The next gateway that is ready and takes a connection; nothing was said to those that do not.
-fn connect(shared: &Shared, session: Option<String>) -> Option<TcpStream> {
+fn connect(shared: &Shared) -> Option<TcpStream> {
     let backends = shared.backends.read().unwrap_or_else(PoisonError::into_inner).clone();
-    let home = shared.sessions.as_ref().zip(session).and_then(|(sessions, id)| {
-        sessions.lock().unwrap_or_else(PoisonError::into_inner).get(&id).copied()
-    });
-    let home = backends.iter().position(|one| Some(one.address) == home);
-    for tries in 0..=backends.len() {
-        let next = match home.filter(|_| tries == 0) {
-            Some(home) => home,
-            None => shared.next.fetch_add(1, Ordering::Relaxed) % backends.len(),
-        };
+    for _ in 0..backends.len() {
+        let next = shared.next.fetch_add(1, Ordering::Relaxed) % backends.len();
         let backend = &backends[next];
         if !backend.is_ready.load(Ordering::Relaxed) {
             continue;
@@ -254,13 +212,13 @@ mod tests {
             .unwrap()
         });
         let gateways = sites.each_ref().map(Site::address);
-        let balancer = Balancer::start("127.0.0.1:0".parse().unwrap(), &gateways).unwrap();
+        let balancer = Balancer::start(&gateways).unwrap();
         assert!(eventually(PATIENCE, || balancer.ready() == 2));
-        let ask = || get_within(balancer.address(), "/x", PATIENCE).unwrap();
+        let ask = || get_within(balancer.address, "/x", PATIENCE).unwrap();
         let mut said: Vec<String> = (0..6).map(|_| ask().1).collect();
         said.sort();
         assert_eq!(said.concat(), "aaabbb");
-        assert_eq!(balancer.served(), [3, 3, 0]);
+        assert_eq!(balancer.counts(), [3, 3, 0]);
         sites[0].stop();
         assert!(eventually(PATIENCE, || balancer.ready() == 1));
         assert_eq!(ask(), (200, "b".to_owned()));

@@ -181,6 +181,7 @@ impl Context {
             taken: Mutex::default(),
             draining: AtomicBool::new(false),
             has_listed: AtomicBool::new(false),
+            elsewhere: AtomicBool::new(false),
         })
     }
 }
@@ -208,6 +209,8 @@ pub struct Seat {
     draining: AtomicBool,
     /// It was given a list of tools.
     has_listed: AtomicBool,
+    /// A process of its own session may be at another gateway.
+    elsewhere: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -266,6 +269,22 @@ impl Seat {
 
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Its session may have a process of its own at another gateway of the fleet.
+    pub fn may_be_elsewhere(&self) {
+        self.elsewhere.store(true, Ordering::Relaxed);
+    }
+
+    /// Processes of its own session are here and nowhere else.
+    pub fn settle(&self) {
+        self.elsewhere.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether a server keeps a process for this session that is not here: one started here would be another one.
+    pub fn lacks(&self, definition: crate::catalog::DefinitionId) -> bool {
+        let is_own = |(id, scope): &(_, Scope)| *id == definition && *scope == Scope::Session;
+        self.elsewhere.load(Ordering::Relaxed) && self.taken.lock().scopes.iter().any(is_own)
     }
 
     /// Whether it has instances of its own.

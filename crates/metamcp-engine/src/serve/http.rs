@@ -6,6 +6,7 @@
 pub mod access;
 mod body;
 mod connection_timer;
+mod continuation;
 pub mod fast_path;
 pub mod guard;
 pub mod handler;

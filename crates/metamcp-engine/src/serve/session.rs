@@ -48,6 +48,11 @@ const MAX_SLOW: usize = metamcp_calls::dispatch::SERVER_QUEUE;
 /// request of another session, or of the same session after it was suspended.
 static LAST_SERVER_REQUEST: AtomicU64 = AtomicU64::new(0);
 
+/// Numbers server requests in the range of this process of a fleet.
+pub(super) fn count_from(process: u64) {
+    LAST_SERVER_REQUEST.store(super::http::stream::range_of(process), Ordering::Relaxed);
+}
+
 /// See the module.
 pub struct Session {
     view: View,
@@ -166,6 +171,11 @@ impl Session {
     /// The client's side of the handshake, once it is done.
     pub fn peer(&self) -> Option<Arc<Peer>> {
         self.lock().peer.clone()
+    }
+
+    /// In a fleet: processes of its own are at this gateway.
+    pub(super) fn settle(&self) {
+        self.view.seat.settle();
     }
 
     /// Waits until the client is initialized, and may be sent requests.
@@ -512,6 +522,11 @@ impl Session {
             }
             _ => {}
         }
+    }
+
+    /// Whether a server request of that number waits for its answer here.
+    pub(super) fn awaits(&self, number: Option<u64>) -> bool {
+        number.is_some_and(|number| self.lock().server_requests.contains_key(&number))
     }
 
     /// The client answers a server request.

@@ -292,10 +292,11 @@ impl StatelessHandler {
             object::text(state).ok_or_else(|| Fault::invalid("requestState must be a string"))?;
         let principal = self.principal();
         let request = seal::digest(method, Some(params));
+        let now = self.suspended_calls.now(self.view.surface.router.clock);
         let resume = self
             .suspended_calls
-            .key
-            .open(&state, &principal, self.view.surface.router.clock.now_ms(), &request)
+            .key()
+            .open(&state, &principal, now, &request)
             .map_err(|broken| Fault::invalid(broken.to_string()))?;
         let unfit = |unfit: metamcp_wire::modern::input::InvalidInput| {
             Fault::invalid(format!("inputResponses cannot be used: {unfit}"))
@@ -303,7 +304,12 @@ impl StatelessHandler {
         let raw = responses.unwrap_or(b"{}");
         let responses = metamcp_wire::modern::input::responses(raw).map_err(unfit)?;
         match resume {
-            Resume::Suspended { call, round } => {
+            Resume::Suspended { gateway, .. } if gateway != self.suspended_calls.gateway() => {
+                Err(Fault::invalid(
+                    "the call of this requestState waits at another gateway of this fleet, and only that one can go on with it; send the request again without it, or have the load balancer keep a client at one gateway",
+                ))
+            }
+            Resume::Suspended { call, round, .. } => {
                 let call = self.suspended_calls.find(call).ok_or_else(|| {
                     Fault::invalid("no call is suspended for this requestState any more; send the request again without it")
                 })?;

@@ -85,7 +85,7 @@ impl Served {
     {
         let outbox = Arc::new(Outbox::default());
         let response_streams = ResponseStreams::Pipe(Arc::clone(&outbox));
-        let session = Session::new(view.clone(), response_streams, &SuspendedCalls::new());
+        let session = Session::new(view.clone(), response_streams, &SuspendedCalls::new(None));
         view.surface.router.attach(&session.client());
         // Only a client on this very machine, started by its user, may ask that user to trust a project's file.
         let asking =

@@ -75,8 +75,7 @@ impl View {
             return Step::Now(self.no_server(method));
         }
         if let Some(only) = self.only() {
-            self.forward(&only, method, about(method, params), params, caller);
-            return Step::Dispatched;
+            return self.forward(&only, method, about(method, params), params, caller);
         }
         self.forward_to_owner(method, params, caller)
     }
@@ -324,15 +323,13 @@ impl View {
             return refuse(&blocked(&entry.name, tool));
         }
         if shown == &**tool {
-            self.forward(entry, "tools/call", Arc::clone(tool), params, caller);
-        } else {
-            let params = renamed(params.unwrap_or(b"{}"), "name", tool);
-            self.forward(entry, "tools/call", Arc::clone(tool), Some(&params), caller);
+            return self.forward(entry, "tools/call", Arc::clone(tool), params, caller);
         }
-        Step::Dispatched
+        let params = renamed(params.unwrap_or(b"{}"), "name", tool);
+        self.forward(entry, "tools/call", Arc::clone(tool), Some(&params), caller)
     }
 
-    /// Gives a request to the router, unchanged.
+    /// Gives a request to the router, unchanged, if this session can use the server here.
     fn forward(
         &self,
         entry: &Entry,
@@ -340,10 +337,15 @@ impl View {
         about: Arc<str>,
         params: Option<&[u8]>,
         caller: &Caller,
-    ) {
+    ) -> Step {
+        if let Err(refused) = self.has_here(entry) {
+            let message = refused.message().to_owned();
+            return Step::Now(Finished::Protocol { code: -32000, message });
+        }
         let mut request = self.request(entry, method, about, params, caller.responder.input());
         request.result_mapper = Kind::listed_by(method).map(|kind| self.tidying(entry, kind));
         self.surface.router.call(request, caller.clone());
+        Step::Dispatched
     }
 
     /// Removes elements that clients reject from a server's own list.
@@ -445,12 +447,10 @@ impl View {
                 let reference = renamed(raw, "name", &prompt);
                 params = object::replace_member(&params, "ref", &reference);
             }
-            self.forward(&entry, method, prompt, Some(&params), caller);
-            return Step::Dispatched;
+            return self.forward(&entry, method, prompt, Some(&params), caller);
         }
         if let Some(entry) = self.owner_of(&meant) {
-            self.forward(&entry, method, (*meant).into(), Some(params), caller);
-            return Step::Dispatched;
+            return self.forward(&entry, method, (*meant).into(), Some(params), caller);
         }
         let (params, uri) = (Bytes::copy_from_slice(params), meant.into_owned());
         Step::Later(Box::pin(

@@ -47,7 +47,7 @@ impl View {
         };
         let Some(Stored { whole, value }) = self.surface.results.read(id, &self.owner()).await
         else {
-            return Finished::error(&unknown(id));
+            return Finished::error(&self.no_result(id));
         };
         let value = if wants_whole { whole } else { value };
         let cut = compute::run(move || {
@@ -57,6 +57,15 @@ impl View {
         match cut.await {
             Ok(result) => Finished::Result(result),
             Err(failed) => Finished::error(&ErrorObject::new(Code::Internal, failed.to_string())),
+        }
+    }
+
+    /// The error for a handle that nothing is stored under, or nothing for this reader.
+    pub(super) fn no_result(&self, handle: &str) -> ErrorObject {
+        let error = unknown(handle);
+        match self.surface.keyring {
+            None => error,
+            Some(_) => error.hint(ELSEWHERE),
         }
     }
 
@@ -104,6 +113,8 @@ impl View {
     }
 }
 
+const ELSEWHERE: &str = "In a fleet a long result stays at the gateway that stored it, and this may be another one: call the tool again, or ask it for less.";
+
 const USAGE: &str = "`read` takes id, offset and length; `query` takes id and a JSON `pointer` or a text to `grep` for. With `whole` both read the whole result instead of its value.";
 
 /// The arguments of both tools, and what else callers write for them.
@@ -140,7 +151,7 @@ fn invalid(what: &str) -> Finished {
     Finished::error(&ErrorObject::new(Code::ValidationInput, what).hint(USAGE))
 }
 
-pub(super) fn unknown(handle: &str) -> ErrorObject {
+fn unknown(handle: &str) -> ErrorObject {
     ErrorObject::new(Code::ToolNotFound, format!("no result is stored under {handle:?}"))
         .hint("Results are stored for 30 minutes, and new ones evict the oldest. Run the call or the script again.")
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use metamcp_child::ShimCommand;
 use metamcp_config::config::{Config, Severity};
-use metamcp_config::settings::{Given, LogLevel, Origin, Transport};
+use metamcp_config::settings::{Given, LogLevel, Origin, Settings, Transport};
+use metamcp_engine::cluster_key::Keyring;
 use metamcp_engine::config::Loaded;
 use metamcp_engine::gateway::Gateway;
 use metamcp_engine::serve::http::Plan;
@@ -55,7 +56,7 @@ pub(crate) fn run(
     telemetry::start(settings.log_level);
     let shim = ShimCommand::this_binary(crate::SHIM_ARGUMENT)
         .context("the path of this program is not known")?;
-    let plan = match settings.serve.transport {
+    let mut plan = match settings.serve.transport {
         _ if !is_usual => None,
         Transport::Stdio => None,
         Transport::Http | Transport::Sse => Some(Plan::of(&loaded.config, &env::lookup)?),
@@ -81,7 +82,13 @@ pub(crate) fn run(
             Some(plan) => Some(plan.listen().await?),
             None => None,
         };
-        let gateway = Gateway::start(&config, shim, crate::worker(&settings.code));
+        // Clients on pipes stay with their process, so only those over HTTP share sessions.
+        let keyring = match &mut plan {
+            Some(plan) => in_fleet(plan, settings).await?,
+            None => None,
+        };
+        let worker = crate::worker(&settings.code);
+        let gateway = Gateway::start_in_fleet(&config, shim, worker, keyring);
         gateway.machine.join_fleet(settings).await?;
         gateway.warm(&gateway.view, settings.pool.min_size as usize);
         reload::watch(&gateway, loaded, load);
@@ -125,6 +132,14 @@ pub(crate) fn run(
     })?;
     runtime.shutdown_background();
     Ok(Exit::Success)
+}
+
+/// Reads the key of a fleet, where it is one of a fleet's gateways that shall serve.
+async fn in_fleet(plan: &mut Plan, settings: &Settings) -> anyhow::Result<Option<Arc<Keyring>>> {
+    let Some(keyring) = Keyring::load(&settings.cluster).await? else { return Ok(None) };
+    keyring.keep_reading();
+    plan.share(Arc::clone(&keyring), &settings.cluster);
+    Ok(Some(keyring))
 }
 
 /// The configuration for a gateway without authentication: any program could request the installation of servers and

@@ -120,7 +120,7 @@ fn whatever_happens_nothing_runs_twice_and_every_client_goes_on() {
         "{events} events in {ran:.1?}: {tally:?}; calls: {:?}; requests by gateway: {:?}; the longest with an unknown outcome \
          {unknown} ms, of all others {other} ms",
         log.tally(),
-        world.balancer.served(),
+        world.balancer.counts(),
     ));
     for number in 0..GATEWAYS {
         let ended = world.ended(number);
@@ -130,9 +130,9 @@ fn whatever_happens_nothing_runs_twice_and_every_client_goes_on() {
     }
     assert_faultless(&log.faults(&world, &SERVERS), &world);
     assert!(
-        world.balancer.served().iter().all(|served| *served > 0),
+        world.balancer.counts().iter().all(|served| *served > 0),
         "{:?}",
-        world.balancer.served()
+        world.balancer.counts()
     );
     assert!(log.tally().get("fine").is_some_and(|fine| *fine > events), "{:?}", log.tally());
     for number in 0..GATEWAYS {

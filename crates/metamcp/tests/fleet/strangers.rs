@@ -66,8 +66,15 @@ fn client(command: Command) -> metamcp_testkit::Client {
 
 fn calls(client: &metamcp_testkit::Client, key: &str) {
     let id = client.call_tool("effect", &json!({"key": key})).unwrap();
-    let answer = client.wait(id, PATIENCE).unwrap_or_else(|error| panic!("{error:#}\n{}", client.stderr()));
-    assert_eq!(answer.text(), Some(format!("done {key}").as_str()), "{}\n{}", answer.value, client.stderr());
+    let answer =
+        client.wait(id, PATIENCE).unwrap_or_else(|error| panic!("{error:#}\n{}", client.stderr()));
+    assert_eq!(
+        answer.text(),
+        Some(format!("done {key}").as_str()),
+        "{}\n{}",
+        answer.value,
+        client.stderr()
+    );
 }
 
 #[test]
@@ -76,7 +83,8 @@ fn the_documented_permissions_let_nodes_work_and_nobody_speak_for_another() {
     let security = documented(&nodes);
     let nats = Nats::start(Options { security, ..Options::default() }).unwrap();
     let workspace = workspace();
-    let start = |name: &str| client(with_password(gateway(&workspace, &nats, name, 0), name, "change-me"));
+    let start =
+        |name: &str| client(with_password(gateway(&workspace, &nats, name, 0), name, "change-me"));
     let (good, other) = (start("good"), start("other"));
     calls(&good, "first");
     calls(&other, "second");
@@ -86,7 +94,8 @@ fn the_documented_permissions_let_nodes_work_and_nobody_speak_for_another() {
     }
     // A node with its own credentials cannot speak under another's name, nor register as it, nor order others about.
     run(async {
-        let options = async_nats::ConnectOptions::with_user_and_password("liar".into(), "change-me".into());
+        let options =
+            async_nats::ConnectOptions::with_user_and_password("liar".into(), "change-me".into());
         let (say, mut complaints) = tokio::sync::mpsc::channel(64);
         let options = options.event_callback(move |event| {
             say.try_send(event.to_string()).ok();

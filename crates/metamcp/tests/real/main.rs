@@ -21,6 +21,7 @@ mod clients;
 mod conformance;
 mod fake_engine;
 mod fake_sources;
+mod fleet;
 mod full_surface;
 mod http;
 mod identical;

@@ -469,7 +469,8 @@ impl Call {
         let (Some(requester), Some(call)) = (state.requester.take(), state.suspended_as) else {
             return;
         };
-        let sealed = self.seal(Resume::Suspended { call, round });
+        let gateway = self.suspended_calls.gateway();
+        let sealed = self.seal(Resume::Suspended { gateway, call, round });
         let keys: Vec<String> = questions.iter().copied().map(key_of).collect();
         let requests = questions.iter().zip(&keys).filter_map(|(server_request, key)| {
             let server_request = state.server_requests.get(server_request)?;
@@ -490,9 +491,10 @@ impl Call {
 
     fn seal(&self, resume: Resume) -> String {
         let retry_within = u64::try_from(RETRY_WITHIN.as_millis()).unwrap_or(u64::MAX);
-        self.suspended_calls.key.seal(&ResumeToken {
+        let now = self.suspended_calls.now(self.view.surface.router.clock);
+        self.suspended_calls.key().seal(&ResumeToken {
             principal: self.principal.to_vec(),
-            expires: self.now().saturating_add(retry_within),
+            expires: now.saturating_add(retry_within),
             request: seal::digest(self.request.method, Some(&self.request.params)),
             resume,
         })
