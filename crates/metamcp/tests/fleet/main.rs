@@ -14,6 +14,7 @@
 
 mod bus;
 mod clients;
+mod documented;
 mod events;
 mod messages;
 mod network;

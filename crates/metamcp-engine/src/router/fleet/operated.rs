@@ -18,10 +18,34 @@ struct Operating {
     drain: Duration,
 }
 
+/// What is counted of this gateway in its fleet.
+#[derive(Debug, Clone, Copy)]
+pub struct FleetCounts {
+    /// Servers of the fleet that it owns.
+    pub servers: usize,
+    /// Calls of other gateways that run here.
+    pub calls_for_others: usize,
+    /// Its own that run elsewhere or wait for an owner.
+    pub calls_elsewhere: usize,
+    pub is_ready: bool,
+}
+
 impl Router {
     /// This node, for operators.
     pub fn operated(self: &Arc<Self>, drain: Duration) -> Arc<dyn Operated> {
         Arc::new(Operating { router: Arc::downgrade(self), drain })
+    }
+
+    /// What is counted of its part in the fleet.
+    pub fn fleet_counts(&self) -> Option<FleetCounts> {
+        let fleet = self.fleet()?;
+        let readiness = *fleet.readiness().borrow();
+        Some(FleetCounts {
+            servers: fleet.owned(),
+            calls_for_others: self.fleet.foreign.lock().len(),
+            calls_elsewhere: self.fleet.waiting.lock().len(),
+            is_ready: matches!(readiness, Readiness::Ready | Readiness::NoBus { .. }),
+        })
     }
 
     async fn report(&self, fleet: &Fleet) -> NodeReport {
