@@ -84,7 +84,10 @@ impl World {
         let has_namespaces = network.has_namespaces();
         let mut world =
             World { balancer, gateways, nats, workspace, _bus_hosts: bus_hosts, has_namespaces };
-        for number in 0..world.gateways.len() {
+        // The first makes what all of them share.
+        world.launch(0);
+        world.is_ready(0);
+        for number in 1..world.gateways.len() {
             world.launch(number);
         }
         world.all_are_ready();
@@ -150,7 +153,7 @@ impl World {
         command
     }
 
-    pub(crate) fn all_are_ready(&self) {
+    pub(crate) fn all_are_ready(&mut self) {
         for number in 0..self.gateways.len() {
             self.is_ready(number);
         }
@@ -158,10 +161,28 @@ impl World {
         assert!(eventually(PATIENCE, all), "the balancer finds {} ready", self.balancer.ready());
     }
 
-    /// Waits until a gateway says that it is.
-    pub(crate) fn is_ready(&self, number: usize) {
-        let is_ready = || self.readyz(number).is_some_and(|(status, _)| status == 200);
-        assert!(eventually(PATIENCE, is_ready), "g{number} is not ready:\n{}", self.log(number));
+    /// Waits until a gateway says that it is. One that gave up because the bus did not answer is started again, as whatever
+    /// starts gateways does.
+    pub(crate) fn is_ready(&mut self, number: usize) {
+        let is_ready = eventually(PATIENCE, || {
+            self.start_again(number);
+            self.readyz(number).is_some_and(|(status, _)| status == 200)
+        });
+        assert!(is_ready, "g{number} is not ready:\n{}", self.log(number));
+    }
+
+    /// Starts a gateway again that ended because it did not reach the bus when it started. True if it had ended otherwise.
+    pub(crate) fn start_again(&mut self, number: usize) -> bool {
+        if self.ended(number).is_none() {
+            return false;
+        }
+        let log = self.log(number);
+        let last = log.lines().last().unwrap_or_default();
+        let is_bus = last.contains("the bus") || last.contains("cluster's bus");
+        if is_bus {
+            self.launch(number);
+        }
+        !is_bus
     }
 
     pub(crate) fn readyz(&self, number: usize) -> Option<(u16, Value)> {
