@@ -5,7 +5,8 @@
 //!
 //! A gateway of a fleet has no local socket, and its own address may be behind a balancer. So an operator is a stranger
 //! on the bus with the cluster's key, and the bus's permissions say who may ask what: orders go to
-//! `PREFIX.to.NODE.operator.SENDER`, questions to all to `PREFIX.all.operator.SENDER`.
+//! `PREFIX.to.NODE.operator.SENDER`, questions to all to `PREFIX.all.operator.SENDER`, and what somebody on a node's own
+//! machine has it do to `PREFIX.to.NODE.own.NODE`.
 
 mod report;
 
@@ -21,6 +22,8 @@ use super::bus::{Bus, BusError, Heard, NodeName, Refused, Subscription};
 use crate::{clock, task};
 
 const TOPIC: &str = "operator";
+/// What a node is asked on its own machine, with its own name: the bus's permissions may forbid it to order others about.
+const OWN: &str = "own";
 const ANSWERS: &str = "operator_answers";
 /// What operators and nodes understand of each other; fields may be added without another one.
 const VERSION: u32 = 1;
@@ -110,7 +113,7 @@ pub enum OperatorError {
 /// # Errors
 /// The bus cannot be listened to.
 pub async fn serve(bus: &Bus, node: Arc<dyn Operated>) -> Result<(), BusError> {
-    for questions in [bus.inbox(TOPIC).await?, bus.listen(TOPIC).await?] {
+    for questions in [bus.inbox(TOPIC).await?, bus.listen(TOPIC).await?, bus.inbox(OWN).await?] {
         let (bus, node) = (bus.clone(), Arc::clone(&node));
         task::spawn("operator", answer_all(bus, questions, node));
     }
@@ -123,7 +126,14 @@ async fn answer_all(bus: Bus, mut questions: Subscription, node: Arc<dyn Operate
             questions.refuse(&heard.from, Refused::Content);
             continue;
         };
-        let told = if asked.version == VERSION {
+        let is_own = heard.is_about(OWN);
+        if is_own && heard.from != *bus.node() {
+            questions.refuse(&heard.from, Refused::Name);
+            continue;
+        }
+        let told = if asked.order != Order::Status && !heard.wants_answer() {
+            Told::Refused("an order is given to one node".to_owned())
+        } else if asked.version == VERSION {
             carry_out(&*node, &heard.from, asked.order).await
         } else {
             Told::Refused(format!("it speaks version {VERSION} of this, not {}", asked.version))
@@ -199,7 +209,8 @@ pub async fn status(bus: &Bus) -> Result<FleetReport, OperatorError> {
 pub async fn order(bus: &Bus, node: &NodeName, order: Order) -> Result<usize, OperatorError> {
     let name = || node.as_str().to_owned();
     let asked = Asked { version: VERSION, id: random(), order };
-    let answer = match bus.request(node, TOPIC, &bytes_of(&asked)?, ORDER).await {
+    let topic = if node == bus.node() { OWN } else { TOPIC };
+    let answer = match bus.request(node, topic, &bytes_of(&asked)?, ORDER).await {
         Ok(answer) => answer,
         Err(BusError::NobodyThere) => {
             let fleet = status(bus).await?;

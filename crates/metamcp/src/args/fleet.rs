@@ -38,7 +38,8 @@ bus is not reached.
 
 Examples:
   metamcp fleet drain gateway-2
-  metamcp fleet drain gateway-2 --wait 0s     only begin it";
+  metamcp fleet drain gateway-2 --wait 0s     only begin it
+  metamcp fleet drain                         this one, as a preStop hook does";
 
 const MOVE_HELP: &str = "\
 The processes of the server finish their calls and end; the next call starts the server on the node that is named, or where \
@@ -85,9 +86,9 @@ pub(crate) struct FleetStatusArgs {
 /// Arguments of `metamcp fleet drain`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct FleetDrainArgs {
-    /// Which node
+    /// Which node; without a name the one that the settings name, which is that of this machine
     #[arg(value_name = "NODE")]
-    pub(crate) node: String,
+    pub(crate) node: Option<String>,
     /// How long to wait until it has drained, such as 30s or 5m
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = super::observe::length)]
     pub(crate) wait: Duration,

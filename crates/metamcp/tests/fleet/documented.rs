@@ -15,8 +15,8 @@ fn the_chart_the_compose_file_and_the_page_use_flags_and_variables_that_there_ar
             assert!(SETTINGS.contains(&format!("[`--{flag}`]")), "--{flag}");
             seen += 1;
         }
-        for line in text.lines().filter(|line| line.trim().starts_with("METAMCP_")) {
-            let (name, _) = line.trim().split_once(':').unwrap();
+        for word in text.split([' ', ':', '"', '(', ')', '\n']) {
+            let Some(name) = Some(word).filter(|word| word.starts_with("METAMCP_")) else { continue };
             assert!(SETTINGS.contains(&format!("`{name}`")), "{name}");
             seen += 1;
         }

@@ -40,8 +40,8 @@ enum Undo {
     Continue(usize),
     RestartBus(usize),
     ContinueBus(usize),
-    Restore { gateway: usize, server: usize },
-    Hurry { gateway: usize },
+    Restore(usize),
+    Hurry(usize),
     PlugIn(usize),
 }
 
@@ -51,8 +51,8 @@ impl Undo {
         match self {
             Undo::Launch(gateway)
             | Undo::Continue(gateway)
-            | Undo::Restore { gateway, .. }
-            | Undo::Hurry { gateway }
+            | Undo::Restore(gateway)
+            | Undo::Hurry(gateway)
             | Undo::PlugIn(gateway) => (Some(gateway), None),
             Undo::RestartBus(server) | Undo::ContinueBus(server) => (None, Some(server)),
         }
@@ -182,7 +182,6 @@ fn happens(
             ("stop of the bus", Some(Undo::ContinueBus(server)))
         }
         (7 | 8, _) => {
-            let server = rng.below(BUS);
             let ways: &[Direction] = *rng.pick(&[
                 &[Direction::Up][..],
                 &[Direction::Down],
@@ -194,13 +193,13 @@ fn happens(
             }
             (
                 if ways.len() == 2 { "cut" } else { "one-way cut" },
-                Some(Undo::Restore { gateway, server }),
+                Some(Undo::Restore(gateway)),
             )
         }
         (9, _) => {
             let delay = Duration::from_millis(20 + rng.next() % SLOWEST);
             world.gateways[gateway].links.iter().for_each(|link| link.slow(delay));
-            ("slow link", Some(Undo::Hurry { gateway }))
+            ("slow link", Some(Undo::Hurry(gateway)))
         }
         (10, _) if world.has_namespaces => {
             world.gateways[gateway].host.pull_out().unwrap();
@@ -219,10 +218,10 @@ fn take_back(world: &mut World, undo: Undo, log: &Log) {
         Undo::Continue(gateway) => world.signal(gateway, Signal::SIGCONT),
         Undo::RestartBus(server) => world.nats.restart(server, false).unwrap(),
         Undo::ContinueBus(server) => world.nats.signal(server, Signal::SIGCONT).unwrap(),
-        Undo::Restore { gateway, .. } => {
+        Undo::Restore(gateway) => {
             world.gateways[gateway].links.iter().for_each(metamcp_testkit::link::Link::restore);
         }
-        Undo::Hurry { gateway } => {
+        Undo::Hurry(gateway) => {
             world.gateways[gateway].links.iter().for_each(|link| link.slow(Duration::ZERO));
         }
         Undo::PlugIn(gateway) => world.gateways[gateway].host.plug_in().unwrap(),

@@ -107,7 +107,6 @@ fn the_documented_permissions_let_nodes_work_and_nobody_speak_for_another() {
             "metamcp.all.node.other",
             "$KV.metamcp_leases.node.other",
             "metamcp.to.good.operator.liar",
-            "metamcp.all.operator.liar",
         ] {
             liar.publish(subject, "x".into()).await.unwrap();
             liar.flush().await.unwrap();

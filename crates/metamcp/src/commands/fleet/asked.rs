@@ -76,7 +76,10 @@ async fn status(bus: &Bus, is_json: bool, out: &mut dyn Write) -> anyhow::Result
 }
 
 async fn drain(bus: &Bus, args: &FleetDrainArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let node = named(&args.node)?;
+    let node = match &args.node {
+        Some(name) => named(name)?,
+        None => bus.node().clone(),
+    };
     let leaving = told(operator::order(bus, &node, Order::Drain).await)?;
     let end = Instant::now() + args.wait;
     let mut is_drained = false;
