@@ -201,7 +201,11 @@ impl ServerConfig {
 
     /// How many instances may serve the clients that share one. A client's own state is in one process, never in two.
     pub fn instances_in(&self, scope: Scope) -> u32 {
-        if matches!(scope, Scope::Session | Scope::Fleet) { 1 } else { self.instances }
+        if matches!(scope, Scope::Session | Scope::Fleet | Scope::Principal) {
+            1
+        } else {
+            self.instances
+        }
     }
 
     /// The values to keep out of errors and logs: sensitive variables, and every header.

@@ -7,6 +7,7 @@ pub mod bus;
 mod driver;
 mod grant;
 mod leases;
+mod long_calls;
 mod mailbox;
 pub mod operator;
 mod outgoing;
@@ -19,6 +20,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use metamcp_fleet::directory::{About, Labels, PROTOCOL};
+use metamcp_fleet::timing::STRAGGLER;
 use metamcp_types::moment::Moment;
 use parking_lot::RwLock;
 use tokio::sync::{oneshot, watch};
@@ -73,6 +75,8 @@ pub trait Host: Send + Sync {
     fn discard(&self, call: CallId);
     /// It ended without a result, or its result was told before.
     fn verdict(&self, call: CallId, verdict: Verdict);
+    /// Whether the instance has a process here.
+    fn is_running(&self, instance: InstanceId) -> bool;
     /// The process of that instance is to end: at once if this node may not act for it any more, else when its calls have
     /// ended. Then [`Fleet::ended`].
     fn end(&self, instance: InstanceId, epoch: Stamp, at_once: bool);
@@ -115,8 +119,11 @@ pub struct Fleet {
     grants: RwLock<HashMap<InstanceId, Arc<Grant>>>,
     readiness: watch::Sender<Readiness>,
     is_idle: watch::Sender<bool>,
-    /// Nothing more is heard.
+    /// Nothing more is listened to.
     is_stopped: watch::Sender<bool>,
+    /// Subscriptions that are read.
+    listening: watch::Sender<usize>,
+    long_calls: long_calls::LongCalls,
 }
 
 impl std::fmt::Debug for Fleet {
@@ -154,6 +161,8 @@ impl Fleet {
             readiness: watch::Sender::new(Readiness::BucketTooNew),
             is_idle: watch::Sender::new(false),
             is_stopped: watch::Sender::new(false),
+            listening: watch::Sender::new(receiving::SUBSCRIPTIONS),
+            long_calls: long_calls::LongCalls::default(),
         });
         Ok(Joined { fleet, leases, me, about, listening })
     }
@@ -205,14 +214,14 @@ impl Fleet {
         self.grants.read().get(&instance).cloned()
     }
 
-    /// Nothing new runs here from now on; what is owned leaves when its calls have ended, at the latest then.
-    pub fn drain(&self, until: Moment) {
-        self.mailbox.push(Input::Drain { until });
+    /// Nothing new runs here from now on; what is owned leaves when its calls have ended, at the latest after that time.
+    pub fn drain(&self, within: Duration) {
+        self.mailbox.push(Input::Drain { within });
     }
 
     /// An instance leaves this node, to another if one is named.
-    pub fn leave(&self, instance: InstanceId, to: Option<Target>, until: Moment) {
-        self.mailbox.push(Input::Leave { instance, to, until });
+    pub fn leave(&self, instance: InstanceId, to: Option<Target>, within: Duration) {
+        self.mailbox.push(Input::Leave { instance, to, within });
     }
 
     /// Waits until a drain is over, then stops listening, so that whoever sends a call is told that nobody is there,
@@ -222,9 +231,16 @@ impl Fleet {
         let idle = is_idle.wait_for(|is_idle| *is_idle);
         let in_time = self.clock.timeout(limit, idle).await.is_some();
         tracing::info!(in_time, "this gateway leaves the fleet");
+        // Who has not heard yet that the leases are gone is told by this node that it is not the owner.
+        tokio::time::sleep(STRAGGLER).await;
+        self.is_stopped.send_replace(true);
+        let mut listening = self.listening.subscribe();
+        let heard = async { listening.wait_for(|count| *count == 0).await.is_ok() };
+        let heard = self.clock.timeout(STRAGGLER, heard).await;
+        tracing::debug!(all = heard.is_some(), "nothing more is heard");
         let (done, stopped) = oneshot::channel();
         self.mailbox.push(Input::Stop(done));
-        let _without = self.clock.timeout(limit, stopped).await;
+        let _said = self.clock.timeout(limit.max(STRAGGLER), stopped).await;
         self.bus.close().await;
     }
 
@@ -241,6 +257,11 @@ impl Fleet {
     /// Whether nothing is left that keeps this node from stopping.
     pub fn is_idle(&self) -> bool {
         *self.is_idle.borrow()
+    }
+
+    /// The time by which leases are counted.
+    pub fn now(&self) -> Moment {
+        self.clock.with_pauses()
     }
 
     /// The fleet as this node knows it; `None` while it does not answer.

@@ -154,11 +154,7 @@ impl Machine {
         if settings.cluster.servers.trim().is_empty() {
             return Ok(());
         }
-        let keyring = crate::cluster_key::Keyring::load(&settings.cluster).await?;
-        if let Some(keyring) = &keyring {
-            keyring.keep_reading();
-        }
-        let Some(config) = FleetConfig::of(&settings.cluster, keyring).await? else {
+        let Some(config) = FleetConfig::of(&settings.cluster, self.keyring.clone()).await? else {
             return Ok(());
         };
         let joined = Fleet::join(config, self.router.clock).await?;
@@ -184,7 +180,7 @@ impl Machine {
     pub fn drain_fleet(&self, within: Duration) {
         #[cfg(feature = "fleet")]
         if let Some(fleet) = self.router.fleet() {
-            fleet.drain(self.router.clock.now() + within);
+            fleet.drain(within);
         }
         #[cfg(not(feature = "fleet"))]
         let _none = within;

@@ -376,8 +376,8 @@ fn read_pin(
 }
 
 fn only_in_a_fleet(report: &mut Report<'_>, node: &Node<'_, '_>, share: Option<Scope>) {
-    if share != Some(Scope::Fleet) {
-        let message = "has no effect: only a server with `\"share\": \"fleet\"` runs elsewhere than where it is called";
+    if !matches!(share, Some(Scope::Fleet | Scope::Principal)) {
+        let message = "has no effect: only a server with `\"share\": \"fleet\"` or `\"principal\"` runs elsewhere than where it is called";
         report.warn(node.range(), &node.path, message, None);
     }
 }

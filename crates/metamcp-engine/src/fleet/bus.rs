@@ -91,7 +91,7 @@ impl Bus {
                 undelivered,
             }),
         };
-        bus.inner.jetstream.query_account().await.map_err(error::account)?;
+        bus.inner.jetstream.query_account().await.map_err(|error| error::account(&error))?;
         Ok(bus)
     }
 
@@ -214,6 +214,15 @@ impl Bus {
     /// The bus is not reached.
     pub async fn flush(&self) -> Result<(), BusError> {
         self.inner.client.flush().await.map_err(|_| BusError::Gone)
+    }
+
+    /// Waits until the bus has taken what was said so far, subscriptions too: whoever sends from then on is heard.
+    ///
+    /// # Errors
+    /// The bus does not answer.
+    pub async fn settled(&self) -> Result<(), BusError> {
+        // A question on the same connection is answered after everything before it.
+        self.inner.jetstream.query_account().await.map(drop).map_err(|error| error::account(&error))
     }
 
     /// What was refused since the start, by reason: messages without the key, of another version, too long.

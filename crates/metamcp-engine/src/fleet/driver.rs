@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use metamcp_fleet::directory::About;
 use metamcp_fleet::identity::{InstanceId, NodeRef};
@@ -24,6 +25,11 @@ use super::words::Body;
 use super::{Fleet, FleetStatus, Host, NodeStatus};
 use crate::clock::Clock;
 
+/// How often it is looked for instances that nobody uses.
+const LOOK: Duration = Duration::from_secs(5);
+/// Without a call and a process for so long, an instance is given up.
+const UNUSED: Duration = Duration::from_secs(30);
+
 pub(super) struct Driver {
     fleet: Weak<Fleet>,
     host: Weak<dyn Host>,
@@ -38,6 +44,7 @@ pub(super) struct Driver {
     /// What the node itself asks to be told next.
     again: Vec<Input>,
     told: Option<Readiness>,
+    looked: Moment,
 }
 
 impl Driver {
@@ -51,7 +58,13 @@ impl Driver {
         let clock = fleet.clock;
         let timing = Timing { ttl: leases.ttl(), ..Timing::default() };
         Driver {
-            node: Node::new(me.clone(), about.clone(), Limits::default(), timing, clock.now()),
+            node: Node::new(
+                me.clone(),
+                about.clone(),
+                Limits::default(),
+                timing,
+                clock.with_pauses(),
+            ),
             outgoing: Outgoing::spawn(fleet, me.clone()),
             fleet: Arc::downgrade(fleet),
             host,
@@ -63,6 +76,7 @@ impl Driver {
             grants: HashMap::new(),
             again: Vec::new(),
             told: None,
+            looked: Moment::START,
         }
     }
 
@@ -78,6 +92,7 @@ impl Driver {
             let Some(host) = self.host.upgrade() else { return };
             if is_tick {
                 self.node.tick(self.now());
+                self.release_unused(&*host);
                 self.carry_out(&fleet, &*host);
             }
             for input in fleet.mailbox.take() {
@@ -94,7 +109,7 @@ impl Driver {
     }
 
     fn now(&self) -> Moment {
-        self.clock.now()
+        self.clock.with_pauses()
     }
 
     fn hear(&mut self, input: Input, fleet: &Arc<Fleet>, host: &dyn Host) {
@@ -129,13 +144,12 @@ impl Driver {
             Input::NotDelivered(number) => node.not_delivered(number, now),
             Input::Link { is_up: true } => node.bus_back(now),
             Input::Link { is_up: false } => node.bus_lost(),
-            Input::Drain { until } => node.drain(until, now),
-            Input::Leave { instance, to, until } => node.leave(instance, to, until, now),
-            Input::Status(done) => drop(done.send(self.status(now))),
-            Input::Stop(done) => {
-                fleet.is_stopped.send_replace(true);
-                self.outgoing.flush(done);
+            Input::Drain { within } => node.drain(now + within, now),
+            Input::Leave { instance, to, within } => {
+                node.leave(instance, to, now + within, now);
             }
+            Input::Status(done) => drop(done.send(self.status(now))),
+            Input::Stop(done) => self.outgoing.flush(done),
         }
     }
 
@@ -191,7 +205,7 @@ impl Driver {
                 self.update_grant(fleet, instance, now);
                 let grant = self.grants.get(&instance).filter(|grant| grant.epoch == epoch);
                 // What may not run any more is fenced by the next look at the clock.
-                let Some(grant) = grant.filter(|grant| grant.may_act(now)) else { return };
+                let Some(grant) = grant.filter(|grant| grant.may_act()) else { return };
                 match &run {
                     Run::Ours { call, .. } => {
                         host.run_ours(*call, grant);
@@ -229,7 +243,7 @@ impl Driver {
                 if let Some(known) = known {
                     known.lose();
                 }
-                let grant = Arc::new(Grant::new(instance, epoch, until, now));
+                let grant = Arc::new(Grant::new(instance, epoch, until, self.clock));
                 self.grants.insert(instance, Arc::clone(&grant));
                 fleet.grants.write().insert(instance, grant);
             }
@@ -247,6 +261,20 @@ impl Driver {
         let all: Vec<InstanceId> = self.grants.keys().copied().collect();
         for instance in all {
             self.update_grant(fleet, instance, now);
+        }
+    }
+
+    /// Gives up what nobody uses and what has no process any more: another node may be a better place for the next need.
+    fn release_unused(&mut self, host: &dyn Host) {
+        let now = self.now();
+        if now.since(self.looked) < LOOK {
+            return;
+        }
+        self.looked = now;
+        for grant in self.grants.values() {
+            if grant.unused() >= UNUSED && !host.is_running(grant.instance) {
+                self.node.leave(grant.instance, None, now + LOOK, now);
+            }
         }
     }
 

@@ -9,6 +9,8 @@ use std::time::Duration;
 use metamcp_fleet::identity::{InstanceId, Stamp};
 use metamcp_types::moment::Moment;
 
+use crate::clock::Clock;
+
 const OPEN: u8 = 0;
 const CLOSING: u8 = 1;
 const LOST: u8 = 2;
@@ -21,16 +23,19 @@ pub struct Grant {
     until: AtomicU64,
     state: AtomicU8,
     used: AtomicU64,
+    clock: Clock,
 }
 
 impl Grant {
-    pub(super) fn new(instance: InstanceId, epoch: Stamp, until: Moment, now: Moment) -> Grant {
-        let (until, used) = (AtomicU64::new(millis(until)), AtomicU64::new(millis(now)));
-        Grant { instance, epoch, until, state: AtomicU8::new(OPEN), used }
+    pub(super) fn new(instance: InstanceId, epoch: Stamp, until: Moment, clock: Clock) -> Grant {
+        let used = AtomicU64::new(millis(clock.with_pauses()));
+        let until = AtomicU64::new(millis(until));
+        Grant { instance, epoch, until, state: AtomicU8::new(OPEN), used, clock }
     }
 
     /// Whether a new call may be given to the process.
-    pub fn is_open(&self, now: Moment) -> bool {
+    pub fn is_open(&self) -> bool {
+        let now = self.clock.with_pauses();
         let is_open = self.state.load(Ordering::Acquire) == OPEN && self.lasts(now);
         if is_open {
             self.used.store(millis(now), Ordering::Relaxed);
@@ -39,8 +44,8 @@ impl Grant {
     }
 
     /// Whether this node may act for the instance: bytes may leave for its process, and what the process says counts.
-    pub fn may_act(&self, now: Moment) -> bool {
-        self.state.load(Ordering::Acquire) != LOST && self.lasts(now)
+    pub fn may_act(&self) -> bool {
+        self.state.load(Ordering::Acquire) != LOST && self.lasts(self.clock.with_pauses())
     }
 
     pub fn is_lost(&self) -> bool {
@@ -48,8 +53,8 @@ impl Grant {
     }
 
     /// For how long no call was given to it.
-    pub fn unused(&self, now: Moment) -> Duration {
-        now.since(Moment::millis(self.used.load(Ordering::Relaxed)))
+    pub fn unused(&self) -> Duration {
+        self.clock.with_pauses().since(Moment::millis(self.used.load(Ordering::Relaxed)))
     }
 
     pub(super) fn prolong(&self, until: Moment) {
@@ -77,19 +82,24 @@ fn millis(moment: Moment) -> u64 {
 mod tests {
     use super::*;
 
-    #[test]
-    fn nothing_is_done_after_its_time_whatever_else_is_known() {
-        let (start, end) = (Moment::millis(1_000), Moment::millis(9_000));
-        let grant = Grant::new(InstanceId(1), Stamp::default(), end, start);
-        assert!(grant.is_open(start) && grant.may_act(Moment::millis(8_999)));
-        assert!(!grant.is_open(end) && !grant.may_act(end));
-        grant.prolong(Moment::millis(20_000));
-        assert!(grant.is_open(end));
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_done_after_its_time_whatever_else_is_known() {
+        let clock = Clock::start();
+        let until = |seconds| clock.with_pauses() + SECOND * seconds;
+        let grant = Grant::new(InstanceId(1), Stamp::default(), until(8), clock);
+        assert!(grant.is_open() && grant.may_act());
+        // The whole process sleeps, which other clocks of this gateway do not count.
+        tokio::time::advance(SECOND * 8).await;
+        assert!(!grant.is_open() && !grant.may_act());
+        grant.prolong(until(8));
+        assert!(grant.is_open());
         grant.close();
-        assert!(!grant.is_open(end) && grant.may_act(end), "what was begun goes on");
+        assert!(!grant.is_open() && grant.may_act(), "what was begun goes on");
         grant.lose();
         grant.close();
-        grant.prolong(Moment::millis(90_000));
-        assert!(!grant.may_act(end) && grant.is_lost(), "what was lost stays lost");
+        grant.prolong(until(80));
+        assert!(!grant.may_act() && grant.is_lost(), "what was lost stays lost");
     }
 }

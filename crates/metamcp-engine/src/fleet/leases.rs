@@ -23,8 +23,8 @@ use super::words;
 use crate::task;
 
 const BUCKET: &str = "bucket";
-/// All leases of a fleet: 100,000 instances take a tenth of it.
-const MAX_BYTES: i64 = 256 << 20;
+/// All leases of a fleet: 100,000 instances take half of it.
+const MAX_BYTES: i64 = 64 << 20;
 /// How often it is looked whether the bucket is the same: nobody tells watchers of one that was made again.
 const LOOK: Duration = Duration::from_secs(2);
 /// Until the bus is asked again for what it did not give.

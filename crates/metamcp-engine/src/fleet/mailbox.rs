@@ -4,13 +4,13 @@
 //! Tests: through everything in `metamcp/tests/fleet`.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use metamcp_fleet::drain::Target;
 use metamcp_fleet::identity::{InstanceId, NodeRef, Stamp};
 use metamcp_fleet::lease::{Answer, Entry};
 use metamcp_fleet::message::{Message, Part};
 use metamcp_fleet::node::{CallId, Request, Run};
-use metamcp_types::moment::Moment;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
@@ -71,12 +71,12 @@ pub(super) enum Input {
         is_up: bool,
     },
     Drain {
-        until: Moment,
+        within: Duration,
     },
     Leave {
         instance: InstanceId,
         to: Option<Target>,
-        until: Moment,
+        within: Duration,
     },
     Status(oneshot::Sender<FleetStatus>),
     /// Nothing more is heard; what is to be sent is sent.

@@ -10,6 +10,7 @@ use metamcp_fleet::message::Message;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Fleet;
+use super::long_calls;
 use super::mailbox::Input;
 use super::receiving::NODE;
 use super::words::{self, Body};
@@ -35,6 +36,27 @@ impl Outgoing {
             while let Some(order) = waiting.recv().await {
                 let Some(fleet) = fleet.upgrade() else { return };
                 match order {
+                    Order::Send {
+                        to,
+                        message: Message::Call { number, instance, epoch, body },
+                    } => {
+                        let call = move |body| Message::Call { number, instance, epoch, body };
+                        if long_calls::fits(&fleet, &body) {
+                            let message = call(long_calls::here(&body));
+                            send(&fleet, &me, to, &message).await;
+                            continue;
+                        }
+                        let (fleet, me) = (Arc::clone(&fleet), me.clone());
+                        task::spawn("long call", async move {
+                            match long_calls::elsewhere(&fleet, &me, number, &body).await {
+                                Ok(body) => send(&fleet, &me, to, &call(body)).await,
+                                Err(error) => {
+                                    tracing::warn!("a long call cannot be sent: {error}");
+                                    fleet.mailbox.push(Input::NotDelivered(number));
+                                }
+                            }
+                        });
+                    }
                     Order::Send { to, message } => send(&fleet, &me, to, &message).await,
                     Order::Flush(done) => {
                         let flushed = fleet.bus.flush().await;

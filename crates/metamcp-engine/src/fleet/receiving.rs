@@ -6,15 +6,20 @@
 use std::sync::{Arc, Weak};
 
 use metamcp_fleet::identity::NodeRef;
+use metamcp_fleet::message::Message;
 
 use super::Fleet;
-use super::bus::{Bus, BusError, Heard, Subscription, Undelivered};
+use super::bus::{Bus, BusError, Heard, Refused, Subscription, Undelivered};
+use super::long_calls;
 use super::mailbox::Input;
 use super::words;
 use crate::task;
 
 /// Messages for one node, and what nodes say of themselves.
 pub(super) const NODE: &str = "node";
+
+/// Those of one node.
+pub(super) const SUBSCRIPTIONS: usize = 2;
 
 pub(super) struct Listening {
     inbox: Subscription,
@@ -27,7 +32,7 @@ impl Listening {
         let inbox = bus.inbox(NODE).await?;
         let all = bus.listen(NODE).await?;
         let undelivered = bus.undelivered().await?;
-        bus.flush().await?;
+        bus.settled().await?;
         Ok(Listening { inbox, all, undelivered })
     }
 
@@ -67,22 +72,45 @@ async fn listen(fleet: Weak<Fleet>, me: NodeRef, mut subscription: Subscription)
     let Some(mut stopping) = fleet.upgrade().map(|fleet| fleet.is_stopped.subscribe()) else {
         return;
     };
+    let mut is_stopped = false;
     loop {
         let heard = tokio::select! {
             heard = subscription.next() => heard,
-            () = async { drop(stopping.wait_for(|is_stopped| *is_stopped).await) } => {
+            () = async { drop(stopping.wait_for(|is_stopped| *is_stopped).await) },
+                if !is_stopped =>
+            {
+                is_stopped = true;
                 subscription.stop().await;
-                None
+                continue;
             }
         };
-        let (Some(Heard { from, payload, .. }), Some(fleet)) = (heard, fleet.upgrade()) else {
+        let Some(fleet) = fleet.upgrade() else { return };
+        let Some(Heard { from, payload, .. }) = heard else {
+            fleet.listening.send_modify(|count| *count -= 1);
             return;
         };
         match words::read_message(&from, &payload) {
-            Ok((from, to, message)) => {
-                if to.is_none_or(|to| to == me.incarnation) {
-                    fleet.mailbox.push_slowly(Input::Heard { from, message }).await;
+            Ok((_, Some(to), _)) if to != me.incarnation => {}
+            Ok((from, _, Message::Call { number, instance, epoch, body })) => {
+                let call = move |body| Message::Call { number, instance, epoch, body };
+                match long_calls::opened(&body) {
+                    Some(Ok(body)) => {
+                        let message = call(body);
+                        fleet.mailbox.push_slowly(Input::Heard { from, message }).await;
+                    }
+                    Some(Err(name)) => {
+                        task::spawn("long call", async move {
+                            if let Some(body) = long_calls::fetched(&fleet, &name).await {
+                                let message = call(body);
+                                fleet.mailbox.push_slowly(Input::Heard { from, message }).await;
+                            }
+                        });
+                    }
+                    None => subscription.refuse(&from.name, Refused::Content),
                 }
+            }
+            Ok((from, _, message)) => {
+                fleet.mailbox.push_slowly(Input::Heard { from, message }).await;
             }
             Err(why) => subscription.refuse(&from, why),
         }

@@ -182,6 +182,7 @@ impl Context {
             draining: AtomicBool::new(false),
             has_listed: AtomicBool::new(false),
             elsewhere: AtomicBool::new(false),
+            principal: Mutex::new(0),
         })
     }
 }
@@ -211,6 +212,8 @@ pub struct Seat {
     has_listed: AtomicBool,
     /// A process of its own session may be at another gateway.
     elsewhere: AtomicBool,
+    /// Whose session it is, the same at every gateway; zero for the owner of this process.
+    principal: Mutex<u128>,
 }
 
 #[derive(Debug, Default)]
@@ -271,6 +274,17 @@ impl Seat {
         self.draining.load(Ordering::Relaxed)
     }
 
+    /// Whose session it is: by a digest that is the same at every gateway.
+    pub fn set_principal(&self, digest: &[u8; 32]) {
+        let mut half = [0; 16];
+        half.copy_from_slice(&digest[..16]);
+        let principal = u128::from_be_bytes(half);
+        let before = std::mem::replace(&mut *self.principal.lock(), principal);
+        if before != principal {
+            self.taken.lock().version = None;
+        }
+    }
+
     /// Its session may have a process of its own at another gateway of the fleet.
     pub fn may_be_elsewhere(&self) {
         self.elsewhere.store(true, Ordering::Relaxed);
@@ -317,6 +331,7 @@ impl Seat {
     fn key(&self, scope: Scope) -> ScopeKey {
         match scope {
             Scope::Fleet => ScopeKey::Fleet,
+            Scope::Principal => ScopeKey::Principal(*self.principal.lock()),
             Scope::Machine => ScopeKey::Machine,
             Scope::Session => ScopeKey::Session(self.session),
             Scope::Project => {

@@ -85,8 +85,8 @@ impl CallPlace {
     }
 
     /// Whether its bytes may leave for a process now.
-    pub(super) fn may_be_sent(&self, now: Moment) -> bool {
-        self.grant.as_ref().is_none_or(|grant| grant.may_act(now))
+    pub(super) fn may_be_sent(&self) -> bool {
+        self.grant.as_ref().is_none_or(|grant| grant.may_act())
     }
 }
 
@@ -114,7 +114,7 @@ impl Router {
             return Some(pending);
         }
         let Some(placed) = self.placed(pending.request.server) else { return Some(pending) };
-        if let Some(grant) = fleet.grant(placed.instance).filter(|grant| grant.is_open(now)) {
+        if let Some(grant) = fleet.grant(placed.instance).filter(|grant| grant.is_open()) {
             pending.fleet.grant = Some(grant);
             return Some(pending);
         }
@@ -124,7 +124,7 @@ impl Router {
 
     fn forward(&self, fleet: &Arc<Fleet>, placed: &Placed, pending: Pending, now: Moment) {
         let level = self.level.lock().clone();
-        let body = wire::call(placed.definition, &pending, level.as_ref());
+        let body = wire::call(placed, &pending, level.as_ref());
         let request = Request {
             instance: placed.instance,
             requirements: Arc::clone(&placed.requirements),
@@ -152,7 +152,7 @@ impl Router {
         if pending.fleet.is_foreign {
             return Some((pending, outcome));
         }
-        let is_over = pending.fleet.is_fenced || !grant.may_act(now);
+        let is_over = pending.fleet.is_fenced || !grant.may_act();
         let is_sent = pending.record.attempts > 0;
         let is_cancelled = matches!(outcome, CallOutcome::Cancelled);
         let is_withdrawn = matches!(
@@ -165,7 +165,8 @@ impl Router {
         if is_cancelled && !pending.fleet.is_fenced {
             return Some((pending, outcome));
         }
-        if !is_over && !(is_withdrawn && !is_sent) {
+        let goes_on = is_over || (is_withdrawn && !is_sent);
+        if !goes_on {
             return Some((pending, outcome));
         }
         pending.fleet.grant = None;
@@ -222,7 +223,7 @@ impl Router {
     pub(super) fn may_start(&self, server: ServerId) -> bool {
         let Some(fleet) = self.fleet.fleet.get() else { return true };
         let Some(placed) = self.placed(server) else { return true };
-        fleet.grant(placed.instance).is_some_and(|grant| grant.may_act(self.clock.now()))
+        fleet.grant(placed.instance).is_some_and(|grant| grant.may_act())
     }
 
     fn take(&self, call: CallId) -> Option<Waiting> {
@@ -330,7 +331,7 @@ fn not_run(reason: String) -> DispatchError {
 
 impl Host for Router {
     fn knows(&self, definition: u128) -> bool {
-        self.placed_by_definition(definition).is_some()
+        self.defines(definition)
     }
 
     fn run_ours(&self, call: CallId, grant: &Arc<Grant>) {
@@ -348,7 +349,7 @@ impl Host for Router {
         let Some(call) = wire::read::<wire::Call>(&body.0) else {
             return refuse("was not called: the gateway that runs it does not understand the call");
         };
-        let Some(placed) = self.placed_by_definition(call.definition) else {
+        let Some(placed) = self.placed_as(call.definition, call.owner) else {
             return refuse("was not called: the gateway that owns it does not have it any more");
         };
         let Some(me) = self.me.upgrade() else { return };
@@ -356,7 +357,7 @@ impl Host for Router {
             return refuse("was not called: the gateway that runs it does not know the method");
         };
         let now = self.clock.now();
-        grant.is_open(now);
+        grant.is_open();
         self.enter(pending, now);
     }
 
@@ -444,6 +445,11 @@ impl Host for Router {
         if let Some(waiting) = self.take(call) {
             self.fail_in_fleet(waiting.pending, error, self.clock.now());
         }
+    }
+
+    fn is_running(&self, instance: InstanceId) -> bool {
+        let placed = self.placed_by(|placed| placed.instance == instance);
+        placed.is_some_and(|placed| self.has_connection(placed.server))
     }
 
     fn end(&self, instance: InstanceId, epoch: Stamp, at_once: bool) {

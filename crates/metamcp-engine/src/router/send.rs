@@ -29,7 +29,7 @@ impl Router {
         let Some(pending) = state.dispatch.payload_mut(call) else { return Ok(()) };
         // A fresh look at the clock, right before the bytes leave.
         #[cfg(feature = "fleet")]
-        if !pending.fleet.may_be_sent(self.clock.now()) {
+        if !pending.fleet.may_be_sent() {
             return Err(DispatchError::Removed);
         }
         let size = pending.request.body().map_or(0, |body| body.len() as u64);

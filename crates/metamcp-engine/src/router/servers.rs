@@ -76,6 +76,8 @@ impl FromIterator<Entry> for Servers {
 pub enum ScopeKey {
     /// Every session of every gateway of the fleet; without one, of this machine.
     Fleet,
+    /// Every session of a principal, at every gateway of the fleet.
+    Principal(u128),
     /// Every session of this machine.
     Machine,
     /// The sessions of one project: of one folder, or with the same roots.
@@ -581,7 +583,7 @@ fn owned(policy: ServerPolicy, key: ScopeKey) -> ServerPolicy {
     match key {
         // Its state must not be split over two processes.
         ScopeKey::Session(session) => ServerPolicy { owner: Some(session), instances: 1, ..policy },
-        ScopeKey::Fleet => ServerPolicy { instances: 1, ..policy },
+        ScopeKey::Fleet | ScopeKey::Principal(_) => ServerPolicy { instances: 1, ..policy },
         ScopeKey::Machine | ScopeKey::Project(_) => policy,
     }
 }

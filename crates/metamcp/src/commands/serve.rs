@@ -82,14 +82,10 @@ pub(crate) fn run(
             Some(plan) => Some(plan.listen().await?),
             None => None,
         };
-        // Clients on pipes stay with their process, so only those over HTTP share sessions.
-        let keyring = match &mut plan {
-            Some(plan) => in_fleet(plan, settings).await?,
-            None => None,
-        };
+        let keyring = in_fleet(plan.as_mut(), settings).await?;
         let worker = crate::worker(&settings.code);
         let gateway = Gateway::start_in_fleet(&config, shim, worker, keyring);
-        gateway.machine.join_fleet(settings).await?;
+        gateway.join_fleet(settings).await?;
         gateway.warm(&gateway.view, settings.pool.min_size as usize);
         reload::watch(&gateway, loaded, load);
         match plan.zip(bound) {
@@ -134,11 +130,20 @@ pub(crate) fn run(
     Ok(Exit::Success)
 }
 
-/// Reads the key of a fleet, where it is one of a fleet's gateways that shall serve.
-async fn in_fleet(plan: &mut Plan, settings: &Settings) -> anyhow::Result<Option<Arc<Keyring>>> {
+/// Reads the key of a fleet, where it is one of a fleet's gateways that shall serve. Without a bus a client on a pipe stays
+/// with its process, so only those over HTTP make a fleet.
+async fn in_fleet(
+    plan: Option<&mut Plan>,
+    settings: &Settings,
+) -> anyhow::Result<Option<Arc<Keyring>>> {
+    if plan.is_none() && settings.cluster.servers.is_empty() {
+        return Ok(None);
+    }
     let Some(keyring) = Keyring::load(&settings.cluster).await? else { return Ok(None) };
     keyring.keep_reading();
-    plan.share(Arc::clone(&keyring), &settings.cluster);
+    if let Some(plan) = plan {
+        plan.share(Arc::clone(&keyring), &settings.cluster);
+    }
     Ok(Some(keyring))
 }
 

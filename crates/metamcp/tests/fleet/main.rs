@@ -23,6 +23,7 @@ mod operating;
 mod strangers;
 mod upgrade;
 mod world;
+mod principals;
 
 use std::time::Duration;
 

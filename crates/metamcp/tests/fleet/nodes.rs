@@ -13,16 +13,20 @@ use serde_json::{Value, json};
 use crate::PATIENCE;
 use crate::messages::KEYS;
 
-struct Fleet {
+pub(crate) struct Fleet {
     nats: Nats,
-    workspace: Workspace,
+    pub(crate) workspace: Workspace,
 }
 
 impl Fleet {
     fn start() -> Fleet {
+        Fleet::sharing("fleet")
+    }
+
+    pub(crate) fn sharing(scope: &str) -> Fleet {
         let nats = Nats::alone().unwrap();
         let mut workspace = Workspace::new().unwrap();
-        workspace.server("a", chaos_server(&[]).setting("share", json!("fleet")));
+        workspace.server("a", chaos_server(&[]).setting("share", json!(scope)));
         for (number, key) in KEYS.iter().enumerate() {
             std::fs::write(workspace.file(&format!("key-{number}")), key).unwrap();
         }
@@ -42,7 +46,7 @@ impl Fleet {
         client
     }
 
-    fn command(&self, name: &str, key: usize) -> std::process::Command {
+    pub(crate) fn command(&self, name: &str, key: usize) -> std::process::Command {
         let mut command = self.workspace.command(Path::new(env!("CARGO_BIN_EXE_metamcp"))).unwrap();
         let home = self.workspace.file(&format!("home-{name}"));
         std::fs::create_dir_all(&home).unwrap();
@@ -53,7 +57,7 @@ impl Fleet {
         command
     }
 
-    fn journal(&self) -> Journal {
+    pub(crate) fn journal(&self) -> Journal {
         self.workspace.journal("a")
     }
 
@@ -132,7 +136,7 @@ fn progress_logs_and_questions_cross_nodes_in_order() {
     assert_eq!(steps, (1..=100).collect::<Vec<u64>>());
     works(&other, "log", &json!({"text": "heard elsewhere"}));
     let logs = other.notifications("notifications/message");
-    assert!(logs.iter().any(|log| log["params"]["data"] == "heard elsewhere"), "{logs:?}");
+    assert!(logs.iter().any(|log| log["data"] == "heard elsewhere"), "{logs:?}");
     assert_eq!(fleet.journal().count(EventKind::Start).unwrap(), 1);
 }
 
@@ -193,8 +197,8 @@ fn a_node_that_slept_ends_its_processes_and_answers_nothing_for_them() {
     let own = owner.call_tool("slow", &json!({"ms": 0, "until": go, "key": "own"})).unwrap();
     assert!(eventually(PATIENCE, || fleet.journal().executions("own").unwrap() == 1));
     owner.signal(Signal::SIGSTOP).unwrap();
-    // Its lease ends meanwhile, and the next call is run by another process.
-    works(&other, "effect", &json!({"key": "third"}));
+    // Its lease ends meanwhile, and a call that may be repeated is run by another process.
+    works(&other, "effect_idempotent", &json!({"key": "third"}));
     assert_eq!(fleet.journal().executions("third").unwrap(), 1);
     std::fs::write(&go, "").unwrap();
     owner.signal(Signal::SIGCONT).unwrap();
@@ -266,4 +270,15 @@ fn a_gateway_with_another_key_is_no_part_of_the_fleet() {
     let told = stranger.stderr();
     assert!(told.contains("cluster key") && !told.contains(&KEYS[1][..8]), "{told}");
     works(&owner, "effect", &json!({"key": "second"}));
+}
+
+#[test]
+fn a_call_longer_than_a_message_of_the_bus_arrives_whole() {
+    let fleet = Fleet::start();
+    let (owner, other) = (fleet.node("owner"), fleet.node("other"));
+    works(&owner, "effect", &json!({"key": "first"}));
+    let text = "long ".repeat(600_000);
+    let answer = works(&other, "echo", &json!({"text": text}));
+    assert!(answer.text() == Some(&text), "{} bytes came back", answer.raw.len());
+    assert_eq!(fleet.journal().count(EventKind::Start).unwrap(), 1);
 }

@@ -3,8 +3,10 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use metamcp_testkit::balancer::Balancer;
+use metamcp_testkit::eventually;
 use serde_json::{Value, json};
 
 use crate::http::Serving;
@@ -12,6 +14,8 @@ use crate::installed::{Start, text};
 use crate::plan::{Client, Plan, Remote};
 use crate::world::World;
 
+/// However busy the machine is.
+const PATIENCE: Duration = Duration::from_mins(1);
 const KEY: &str = "u8uBlFpHbYuV6J1m0bD2cQ3nS8X7kZ5yTqWvEo4fGhI=";
 const TOKEN: &str = "the-token-of-the-fleet";
 
@@ -59,15 +63,16 @@ fn many(mut plan: Plan) -> Plan {
 fn goes_on(clients: &[Client], plan: impl Fn() -> Plan) {
     let world = World::new();
     let ((one, first), (two, second)) = (gateway(&world, 1), gateway(&world, 2));
-    let balancer = Balancer::start(&[first, second]).unwrap();
+    let balancer = Balancer::start("127.0.0.1:0".parse().unwrap(), &[first, second]).unwrap();
+    assert!(eventually(PATIENCE, || balancer.ready() == 2));
     let remote = Remote {
-        url: format!("http://{}/mcp", balancer.address),
+        url: format!("http://{}/mcp", balancer.address()),
         over: "http",
         token: TOKEN.to_owned(),
         trust: Vec::new(),
     };
     for &client in clients {
-        let before = balancer.counts();
+        let before = balancer.served();
         let report = many(plan()).run_at(&world, client, &remote);
         assert!(report.tools("list").contains(&"mcp_call".to_owned()), "{client:?}");
         for number in 0..6 {
@@ -75,7 +80,7 @@ fn goes_on(clients: &[Client], plan: impl Fn() -> Plan) {
             assert_eq!(said, format!("Echo: hi {number}"), "{client:?}");
         }
         assert!(report.step("long").text().contains("completed"), "{client:?}");
-        let after = balancer.counts();
+        let after = balancer.served();
         for (before, after) in before.iter().zip(&after) {
             assert!(
                 after - before >= 4,

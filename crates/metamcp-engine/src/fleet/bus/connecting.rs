@@ -68,7 +68,8 @@ pub(super) async fn client(config: &BusConfig, links: &Links) -> Result<Client, 
     for server in &config.servers {
         let address: ServerAddr =
             server.trim().parse().map_err(|_| BusError::Address(server.clone()))?;
-        if !matches!(address.scheme(), "nats" | "tls") || address.has_user_pass() {
+        let is_one = matches!(address.scheme(), "nats" | "tls") && !address.host().is_empty();
+        if !is_one || address.has_user_pass() {
             return Err(BusError::Address(shown(&address)));
         }
         addresses.push(address);

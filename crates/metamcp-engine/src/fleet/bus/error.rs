@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use async_nats::client::{PublishErrorKind, RequestErrorKind};
 use async_nats::jetstream::ErrorCode;
-use async_nats::jetstream::context::{AccountErrorKind, CreateKeyValueErrorKind};
+use async_nats::jetstream::context::{
+    AccountErrorKind, CreateKeyValueErrorKind, CreateStreamError, CreateStreamErrorKind,
+};
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
 
 use metamcp_wire::cluster_key::SealError;
@@ -74,7 +76,7 @@ impl From<async_nats::client::PublishError> for BusError {
         match error.kind() {
             PublishErrorKind::MaxPayloadExceeded => BusError::TooLong { bytes: 0, limit: 0 },
             PublishErrorKind::Send => BusError::Gone,
-            _ => BusError::Other(error.to_string()),
+            PublishErrorKind::InvalidSubject => BusError::Other(error.to_string()),
         }
     }
 }
@@ -114,6 +116,8 @@ pub(super) fn write(error: &async_nats::jetstream::context::PublishError) -> Bus
     }
 }
 
+/// The servers have no storage left for what a bucket reserves.
+const NO_STORAGE: ErrorCode = ErrorCode(10047);
 /// The same sequence of a subject is expected by a write that is under way.
 const CONCURRENT_WRITE: ErrorCode = ErrorCode(10071);
 
@@ -121,6 +125,11 @@ fn jetstream_code(error: &(dyn std::error::Error + 'static)) -> Option<ErrorCode
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(error) = error.downcast_ref::<async_nats::jetstream::Error>() {
+            return Some(error.error_code());
+        }
+        if let Some(error) = error.downcast_ref::<CreateStreamError>()
+            && let CreateStreamErrorKind::JetStream(error) = error.kind()
+        {
             return Some(error.error_code());
         }
         next = error.source();
@@ -137,7 +146,7 @@ pub(super) fn read(error: &async_nats::jetstream::stream::LastRawMessageError) -
     }
 }
 
-pub(super) fn account(error: async_nats::jetstream::context::AccountError) -> BusError {
+pub(super) fn account(error: &async_nats::jetstream::context::AccountError) -> BusError {
     match error.kind() {
         AccountErrorKind::JetStreamUnavailable => BusError::NoJetStream,
         AccountErrorKind::TimedOut => BusError::Other(
@@ -168,7 +177,7 @@ pub(super) fn stream(what: &str, error: &(dyn std::error::Error + 'static)) -> B
     let what = what.to_owned();
     match jetstream_code(error) {
         Some(ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED) => BusError::Replicas { what },
-        Some(ErrorCode::INSUFFICIENT_RESOURCES) => BusError::Full { what },
+        Some(ErrorCode::INSUFFICIENT_RESOURCES | NO_STORAGE) => BusError::Full { what },
         _ => BusError::Bucket { what, why: chain(error) },
     }
 }

@@ -69,7 +69,7 @@ impl Links {
             }
             Event::ClientError(error) => tracing::warn!("the connection to the bus: {error}"),
             Event::LameDuckMode => {
-                tracing::info!("a bus server is about to stop; another one is looked for")
+                tracing::info!("a bus server is about to stop; another one is looked for");
             }
             Event::Draining => {}
         }

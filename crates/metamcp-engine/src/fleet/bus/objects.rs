@@ -13,9 +13,6 @@ use tokio::io::AsyncReadExt as _;
 use super::Bus;
 use super::error::{self, BusError};
 
-/// All of one store together.
-const MAX_BYTES: i64 = 4 << 30;
-
 #[derive(Clone)]
 pub struct Objects {
     bus: Bus,
@@ -29,7 +26,8 @@ impl Objects {
         let config = Config {
             bucket: name.clone(),
             max_age,
-            max_bytes: MAX_BYTES,
+            // What is set here is reserved at once; the account's own limit bounds all stores together.
+            max_bytes: -1,
             storage: StorageType::File,
             num_replicas: bus.inner.replicas,
             ..Config::default()

@@ -72,9 +72,9 @@ impl Subscription {
         }
     }
 
-    /// Nothing more is delivered: whoever sends hears from the bus that nobody is there.
+    /// Nothing more is delivered: whoever sends hears from the bus that nobody is there. What came before is still read.
     pub async fn stop(&mut self) {
-        let stopped = self.messages.unsubscribe().await;
+        let stopped = self.messages.drain().await;
         tracing::debug!(is_stopped = stopped.is_ok(), "a subscription ended");
     }
 

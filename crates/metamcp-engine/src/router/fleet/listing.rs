@@ -30,7 +30,7 @@ impl Router {
     pub(in crate::router) fn is_listed_elsewhere(&self, server: ServerId) -> bool {
         let Some(fleet) = self.fleet() else { return false };
         let Some(placed) = self.placed(server) else { return false };
-        if fleet.grant(placed.instance).is_some_and(|grant| grant.is_open(self.clock.now())) {
+        if fleet.grant(placed.instance).is_some_and(|grant| grant.is_open()) {
             return false;
         }
         {
@@ -48,7 +48,7 @@ impl Router {
 
     /// Whether that is under way.
     pub(in crate::router) fn is_listing_elsewhere(&self, server: ServerId) -> bool {
-        self.fleet.listing.lock().contains(&server)
+        self.fleet().is_some() && self.fleet.listing.lock().contains(&server)
     }
 
     async fn list_elsewhere(self: Arc<Self>, server: ServerId) {

@@ -7,7 +7,7 @@ use metamcp_config::config::ServerConfig;
 use metamcp_config::scope::Scope;
 use sha2::{Digest, Sha256};
 
-use super::super::servers::ScopeKey;
+use super::super::servers::{Definition, ScopeKey};
 use super::Router;
 use crate::fleet::{InstanceId, NodeName, Requirements};
 
@@ -18,6 +18,8 @@ pub(in crate::router) struct Placed {
     pub(super) instance: InstanceId,
     pub(super) definition: u128,
     pub(super) requirements: Arc<Requirements>,
+    /// Whose it is, where each principal has one of its own.
+    pub(super) principal: Option<u128>,
     config: Arc<ServerConfig>,
 }
 
@@ -25,7 +27,12 @@ impl Router {
     /// What a server is in the fleet; `None` for one that stays on its node.
     pub(super) fn placed(&self, server: ServerId) -> Option<Arc<Placed>> {
         let known = self.fleet.placed.read().get(&server).cloned();
-        let instance = self.instance_at(server).filter(|one| one.key == ScopeKey::Fleet)?;
+        let instance = self.instance_at(server)?;
+        let principal = match instance.key {
+            ScopeKey::Fleet => None,
+            ScopeKey::Principal(principal) => Some(principal),
+            ScopeKey::Machine | ScopeKey::Project(_) | ScopeKey::Session(_) => return None,
+        };
         let config = instance.definition.config();
         if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.config, &config)) {
             return Some(known);
@@ -43,9 +50,10 @@ impl Router {
         };
         let placed = Arc::new(Placed {
             server,
-            instance: InstanceId(digest(&[b"fleet instance", &definition.to_be_bytes()])),
+            instance: instance_of(definition, principal),
             definition,
             requirements: Arc::new(requirements),
+            principal,
             config,
         });
         self.fleet.placed.write().insert(server, Arc::clone(&placed));
@@ -57,25 +65,54 @@ impl Router {
         placed.values().find(|placed| which(placed)).cloned()
     }
 
-    /// The server of a definition, made known if the configuration has it.
-    pub(super) fn placed_by_definition(&self, definition: u128) -> Option<Arc<Placed>> {
-        let known = self.placed_by(|placed| placed.definition == definition);
+    /// Whether the configuration has that definition.
+    pub(super) fn defines(&self, definition: u128) -> bool {
+        self.defined_as(definition).is_some()
+    }
+
+    /// The server of a definition, everybody's or a principal's own, made known if the configuration has it.
+    pub(super) fn placed_as(
+        &self,
+        definition: u128,
+        principal: Option<u128>,
+    ) -> Option<Arc<Placed>> {
+        let is_it =
+            |placed: &Placed| placed.definition == definition && placed.principal == principal;
         // As it is now: a reload may have changed what stands under that id.
-        if let Some(placed) = known.and_then(|known| self.placed(known.server))
-            && placed.definition == definition
+        if let Some(placed) = self.placed_by(is_it).and_then(|known| self.placed(known.server))
+            && is_it(&placed)
         {
             return Some(placed);
         }
-        let wanted = self.definitions().into_iter().find(|one| {
-            let config = one.config();
-            config.share == Some(Scope::Fleet)
-                && config.is_enabled()
-                && digest_of(&config) == definition
-        })?;
+        let wanted = self.defined_as(definition)?;
+        let key = match (principal, wanted.config().share) {
+            (None, Some(Scope::Fleet)) => ScopeKey::Fleet,
+            (Some(principal), Some(Scope::Principal)) => ScopeKey::Principal(principal),
+            _ => return None,
+        };
         let surroundings = Arc::clone(&wanted.contexts().first()?.surroundings);
-        let server = self.instance(&wanted, ScopeKey::Fleet, &surroundings);
+        let server = self.instance(&wanted, key, &surroundings);
         self.placed(server)
     }
+
+    fn defined_as(&self, definition: u128) -> Option<Arc<Definition>> {
+        self.definitions().into_iter().find(|one| {
+            let config = one.config();
+            matches!(config.share, Some(Scope::Fleet | Scope::Principal))
+                && config.is_enabled()
+                && digest_of(&config) == definition
+        })
+    }
+}
+
+fn instance_of(definition: u128, principal: Option<u128>) -> InstanceId {
+    let definition = definition.to_be_bytes();
+    InstanceId(match principal {
+        None => digest(&[b"fleet instance", &definition]),
+        Some(principal) => {
+            digest(&[b"principal's instance", &definition, &principal.to_be_bytes()])
+        }
+    })
 }
 
 /// What makes two entries the same server: its name, and how it is started or reached. Secrets count by their names.

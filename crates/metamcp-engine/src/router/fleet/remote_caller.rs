@@ -17,7 +17,6 @@ use super::super::{
 use super::CallPlace;
 use super::placed::Placed;
 use super::wire::{self, Answered, Call, METHODS, Replied, Said};
-use crate::clock::Clock;
 use crate::fleet::{Body, Fleet, Grant, Part, Run};
 use crate::observe::{CallRecord, ClientInfo, ClientLink, Identity, Origin};
 use crate::upstream::Reply;
@@ -30,7 +29,6 @@ const TOKEN: &[u8] = b"0";
 pub(in crate::router) struct RemoteCaller {
     router: Arc<Router>,
     fleet: Arc<Fleet>,
-    clock: Clock,
     run: Run,
     grant: Arc<Grant>,
     server: ServerId,
@@ -85,7 +83,6 @@ pub(super) fn pending(
     let whose = Arc::new(RemoteCaller {
         router: Arc::clone(router),
         fleet: Arc::clone(fleet),
-        clock: router.clock,
         run: run.clone(),
         grant: Arc::clone(grant),
         server: placed.server,
@@ -143,7 +140,7 @@ impl Responder for RemoteCaller {
         self.router.fleet.foreign.lock().remove(&self.run);
         self.asks.lock().clear();
         // What a process says after its lease is over counts for nothing, and nobody hears of it.
-        if self.is_abandoned.load(Ordering::Relaxed) || !self.grant.may_act(self.clock.now()) {
+        if self.is_abandoned.load(Ordering::Relaxed) || !self.grant.may_act() {
             return;
         }
         self.fleet.result(&self.run, &wire::written(&Answered::of(outcome)).0);

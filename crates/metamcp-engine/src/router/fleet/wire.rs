@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::error::CallErrorKind;
 use super::super::{CallError, CallOutcome, Level, Pending, Router, UpstreamRequest};
+use super::placed::Placed;
 use crate::fleet::Body;
 
 /// What stands in front of a result.
@@ -34,6 +35,8 @@ pub(super) const METHODS: [&str; 11] = [
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Call {
     pub definition: u128,
+    /// Whose instance it is, where each principal has one of its own.
+    pub owner: Option<u128>,
     pub tool: String,
     pub arguments: Option<Body>,
     pub meta: Option<Body>,
@@ -106,12 +109,13 @@ pub(super) enum Replied {
     Unreadable,
 }
 
-pub(super) fn call(definition: u128, pending: &Pending, level: Option<&Level>) -> Body {
+pub(super) fn call(placed: &Placed, pending: &Pending, level: Option<&Level>) -> Body {
     let (request, caller) = (&pending.request, &pending.caller);
     let identity = caller.client.identity();
     let body = |bytes: &Bytes| Body(bytes.clone());
     written(&Call {
-        definition,
+        definition: placed.definition,
+        owner: placed.principal,
         tool: request.tool.to_string(),
         arguments: request.arguments.as_ref().map(body),
         meta: request.meta.as_ref().map(body),
@@ -214,7 +218,7 @@ fn ended(error: DispatchError, holders: &[Arc<str>]) -> Option<Ended> {
             Ended::CrashLoop { failure: failure.map(own), retry_after }
         }
         DispatchError::PoolExhausted { waited, .. } => {
-            let holders = holders.iter().map(|name| name.to_string()).collect();
+            let holders = holders.iter().map(ToString::to_string).collect();
             Ended::PoolExhausted { waited, holders }
         }
         DispatchError::Overloaded => Ended::Overloaded,

@@ -98,6 +98,8 @@ pub struct Handler {
     alone: Mutex<Vec<Weak<Session>>>,
     /// Where requests without a session are seated, by principal.
     seats: Mutex<HashMap<u64, Arc<Seat>>>,
+    /// By what every gateway knows a principal that was here.
+    principals: Mutex<HashMap<u64, [u8; 32]>>,
     /// Calls whose client may come back for them in a session of its own.
     pub(super) suspended_calls: Arc<SuspendedCalls>,
     in_flight: Arc<InFlight>,
@@ -140,6 +142,7 @@ impl Handler {
             listeners: Mutex::default(),
             alone: Mutex::default(),
             seats: Mutex::default(),
+            principals: Mutex::default(),
             suspended_calls: SuspendedCalls::new(keyring),
             in_flight: Arc::default(),
             closing: AtomicBool::new(false),
@@ -196,6 +199,7 @@ impl Handler {
             Ok(visitor) => {
                 admission.owner.principal = visitor.principal;
                 admission.lasting = visitor.lasting;
+                self.remember_principal(&visitor);
                 admission.good_for = visitor.good_for;
                 admission.named = self.named(&parts.headers, &admission);
                 Ok(admission)
@@ -252,9 +256,31 @@ impl Handler {
         View { seat, tool_surface, principal, principal_name, approves, ..self.view.clone() }
     }
 
+    fn remember_principal(&self, visitor: &Visitor) {
+        let mut principals = self.principals.lock();
+        if principals.len() >= MAX_SEATS && !principals.contains_key(&visitor.principal.0) {
+            principals.clear();
+        }
+        principals.insert(visitor.principal.0, visitor.lasting);
+    }
+
+    /// A seat of that principal. One of which nothing is known shares with nobody.
+    fn seat_of(&self, principal: u64) -> Arc<Seat> {
+        let seat = self.view.context().seat(Identity::owner().session);
+        let known = self.principals.lock().get(&principal).copied();
+        let digest = known.unwrap_or_else(|| {
+            let mut alone = [0; 32];
+            // Without randomness it is the owner's own, which no token has.
+            getrandom::fill(&mut alone).ok();
+            alone
+        });
+        seat.set_principal(&digest);
+        seat
+    }
+
     /// The same for a session of its own.
     pub(super) fn session_view(&self, owner: Owner) -> View {
-        let seat = self.view.context().seat(Identity::owner().session);
+        let seat = self.seat_of(owner.principal.0);
         self.view(owner).seated(seat)
     }
 
@@ -264,9 +290,8 @@ impl Handler {
         if seats.len() >= MAX_SEATS {
             seats.retain(|_, seat| Arc::strong_count(seat) > 1);
         }
-        let context = self.view.context();
         let seat = || {
-            let seat = context.seat(Identity::owner().session);
+            let seat = self.seat_of(principal);
             // Its next request may reach another gateway, where a process of its own would be another one.
             if self.http_config.continuation.is_some() {
                 seat.may_be_elsewhere();
@@ -630,7 +655,8 @@ impl Handler {
     fn in_fleet(&self) -> Response<Answer> {
         use crate::fleet::Readiness;
         let readiness = self.router.fleet().map(|fleet| *fleet.readiness().borrow());
-        let now = self.router.clock.now();
+        let now =
+            self.router.fleet().map_or(metamcp_types::moment::Moment::START, |fleet| fleet.now());
         let (status, said) = match readiness.unwrap_or(Readiness::Draining) {
             Readiness::Ready => (StatusCode::OK, serde_json::json!({ "status": "ok" })),
             // It goes on with what it owns, and with every server that is not the fleet's.
