@@ -139,6 +139,11 @@ fn installed(workspace: &Workspace, folder: &str) -> Result<PathBuf> {
     Ok(into.join(folder))
 }
 
+/// A real nats-server, for the benchmark.
+pub(crate) fn nats(workspace: &Workspace) -> Result<PathBuf> {
+    installed(workspace, "nats")
+}
+
 /// The packages of npm with real servers.
 pub(crate) fn servers(workspace: &Workspace) -> Result<PathBuf> {
     Ok(installed(workspace, "npm")?.join("node_modules"))

@@ -160,7 +160,9 @@ impl Machine {
         let joined = Fleet::join(config, self.router.clock).await?;
         self.router.join_fleet(&joined.fleet);
         let host = Arc::downgrade(&self.router) as std::sync::Weak<dyn Host>;
-        joined.run(host);
+        let fleet = joined.run(host);
+        let operated = self.router.operated(settings.timeouts.drain);
+        crate::fleet::operator::serve(&fleet.bus, operated).await?;
         Ok(())
     }
 

@@ -18,6 +18,7 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod edit;
 pub(crate) mod eval;
+pub(crate) mod fleet;
 pub(crate) mod forget;
 mod gateway;
 pub(crate) mod get;
