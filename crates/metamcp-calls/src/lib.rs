@@ -17,4 +17,5 @@ pub mod restart_backoff;
 pub mod shutdown;
 pub mod siblings;
 pub mod state_change;
+pub mod tasks;
 pub mod turns;

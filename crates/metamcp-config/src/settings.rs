@@ -171,6 +171,8 @@ pub struct TimeoutSettings {
     pub call: Duration,
     /// How long discovery waits for servers that are not cached.
     pub discover_budget: Duration,
+    /// How long a call may take before it becomes a task; zero for never.
+    pub task_after: Duration,
     /// How long calls in flight may take when the gateway ends.
     pub drain: Duration,
 }

@@ -293,6 +293,7 @@ impl Gateway {
             list_wait: settings.timeouts.install + settings.timeouts.list,
             pool_wait: settings.pool.wait_timeout,
             result_chars: settings.limits.result_chars,
+            task_after: settings.timeouts.task_after,
             replay: match settings.replay {
                 Replay::Annotated => Rule::Annotated,
                 Replay::Never => Rule::Never,

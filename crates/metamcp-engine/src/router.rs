@@ -18,8 +18,10 @@ mod recording;
 mod relay;
 mod send;
 mod server_capabilities;
+mod server_tasks;
 mod servers;
 mod stderr_tails;
+mod take_over;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -60,6 +62,7 @@ pub use message::{Input, Verbatim};
 pub use recording::Unrecorded;
 pub use relay::{Level, ServerRequest};
 pub use servers::{Definition, Entry, Instance, ScopeKey, Servers, as_written, environment_of};
+pub use take_over::{LongCall, TakenOver};
 
 /// Arguments of at least this size stay in the read buffer; smaller ones are copied, which frees it sooner.
 const COPY_BELOW: usize = 16 * 1024;
@@ -94,6 +97,8 @@ pub struct UpstreamRequest {
     pub input: Option<Arc<Input>>,
     /// The request as the client wrote it, where it is forwarded unchanged; then there are no `arguments`.
     pub verbatim: Option<Verbatim>,
+    /// The server wants this tool to be called as a task, and an older server has to be told that it is.
+    pub as_task: bool,
     /// Maps the outcome before it reaches the caller.
     pub result_mapper: Option<ResultMapper>,
 }
@@ -109,20 +114,42 @@ impl UpstreamRequest {
     }
 }
 
-/// Maps an outcome on its way to the caller: another form of the same response, never another response.
+/// Follows a call to its end: maps its outcome on its way to the caller, which makes another form of the same response and
+/// never another response; and says what happens to the call if it takes long.
 pub struct ResultMapper {
-    map: Box<dyn FnOnce(CallOutcome) -> CallOutcome + Send>,
+    follow: Box<dyn Follow>,
     /// Results up to this size take it well under 100 us; longer ones are mapped off the thread that relays calls.
     cheap_up_to: usize,
+}
+
+/// See [`ResultMapper`].
+pub trait Follow: Send {
+    fn map(self: Box<Self>, outcome: CallOutcome) -> CallOutcome;
+    /// Whether the call is to be taken over by another caller after it was under way for so long.
+    fn outlives(&mut self, _call: &LongCall<'_>) -> Option<TakenOver> {
+        None
+    }
+}
+
+struct ByFunction<F>(F);
+
+impl<F: FnOnce(CallOutcome) -> CallOutcome + Send> Follow for ByFunction<F> {
+    fn map(self: Box<Self>, outcome: CallOutcome) -> CallOutcome {
+        (self.0)(outcome)
+    }
 }
 
 impl ResultMapper {
     /// By a function that reads the whole result and must not block.
     pub fn new(map: impl FnOnce(CallOutcome) -> CallOutcome + Send + 'static) -> ResultMapper {
-        ResultMapper { map: Box::new(map), cheap_up_to: SHORT_RESULT }
+        ResultMapper::following(ByFunction(map))
     }
 
-    /// The same for a function that only looks at the length of results up to this size.
+    pub fn following(follow: impl Follow + 'static) -> ResultMapper {
+        ResultMapper { follow: Box::new(follow), cheap_up_to: SHORT_RESULT }
+    }
+
+    /// The same for one that only looks at the length of results up to this size.
     #[must_use]
     pub fn cheap_up_to(self, bytes: usize) -> ResultMapper {
         ResultMapper { cheap_up_to: bytes.max(SHORT_RESULT), ..self }
@@ -215,6 +242,7 @@ pub struct Router {
     input_required: input_required::Table,
     server_capabilities: server_capabilities::ServerCapabilities,
     silences: Arc<call_progress::Silences>,
+    long_calls: take_over::Watch,
     /// The responders of calls whose results are being mapped, by address.
     mapping: Mutex<Vec<usize>>,
     /// What the last process of each server wrote to stderr, also after it has gone.
@@ -263,6 +291,7 @@ impl Router {
             input_required: input_required::Table::default(),
             server_capabilities: server_capabilities::ServerCapabilities::default(),
             silences: Arc::default(),
+            long_calls: take_over::Watch::default(),
             mapping: Mutex::default(),
             stderr_tails: stderr_tails::Table::default(),
             offered: Mutex::default(),

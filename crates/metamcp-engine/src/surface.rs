@@ -22,6 +22,7 @@ mod script_queries;
 mod script_queue;
 pub mod semantic;
 mod sub_request;
+pub mod tasks;
 mod virtual_servers;
 
 use std::borrow::Cow;
@@ -76,6 +77,8 @@ pub struct Options {
     pub replay: Rule,
     /// Longest result that is shown whole, in characters of its text; zero for no limit.
     pub result_chars: usize,
+    /// How long a call may take before it becomes a task; zero for never.
+    pub task_after: Duration,
 }
 
 /// The parts a surface is built from.
@@ -111,6 +114,8 @@ pub struct Surface {
     pub(crate) code: Arc<CodeMode>,
     /// The result store.
     pub(crate) results: Arc<Results>,
+    /// Calls that go on after their request was answered.
+    pub tasks: tasks::Tasks,
     /// Learned result shapes, for declarations.
     pub(crate) shapes: Arc<Shapes>,
     /// Finds and installs servers.
@@ -333,6 +338,7 @@ impl Surface {
             cursors: CursorKey::new(key),
             code,
             results,
+            tasks: tasks::Tasks::default(),
             shapes,
             project: CurrentProject::new(None),
             unfinished_searches: Mutex::default(),

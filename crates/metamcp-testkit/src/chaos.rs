@@ -15,6 +15,7 @@ mod server;
 mod server_state;
 mod stateful;
 mod stateless;
+mod tasks;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

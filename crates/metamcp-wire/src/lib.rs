@@ -12,6 +12,7 @@ pub mod modern;
 pub mod object;
 pub mod scan;
 pub mod seal;
+pub mod server_task;
 pub mod sse;
 pub mod trace_context;
 pub mod write;

@@ -93,6 +93,9 @@ pub(super) fn tail(
     request: &UpstreamRequest,
     is_first: bool,
 ) {
+    if request.as_task && about.stateless.is_none() {
+        line.text(",\"task\":{}");
+    }
     line.text(if is_first { "\"_meta\":" } else { ",\"_meta\":" });
     let (own, stateless) = (call_key(about.key), about.stateless);
     match (&request.meta, stateless) {
@@ -192,6 +195,7 @@ mod tests {
             harmless: true,
             input: None,
             verbatim: Some(Verbatim::new(method, params)),
+            as_task: false,
             result_mapper: None,
         };
         let about = About { id: 7, key: (0, 1), stateless: None, trace: None };

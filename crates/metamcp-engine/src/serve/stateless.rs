@@ -25,7 +25,7 @@ use super::Session;
 use super::response_streams::ResponseStreams;
 use super::session::cursor;
 use crate::router::{Input, Router};
-use crate::surface::{Finished, View};
+use crate::surface::{Finished, View, tasks};
 
 /// The methods of this era that are served here.
 const METHODS: [&str; 4] = ["server/discover", "tools/list", "tools/call", "subscriptions/listen"];
@@ -47,6 +47,8 @@ pub fn precheck<'a>(
 /// The method, if it is served in this era.
 fn served(view: &View, method: &str) -> Option<&'static str> {
     let own = METHODS.into_iter().find(|known| *known == method);
+    let of_tasks = || tasks::METHODS.into_iter().find(|known| *known == method && !view.is_direct());
+    let own = own.or_else(of_tasks);
     // Subscriptions to single resources are part of `subscriptions/listen` now.
     own.or_else(|| view.passes_on(method).filter(|method| !method.ends_with("subscribe")))
 }
@@ -124,7 +126,10 @@ impl StatelessHandler {
             "server/discover" => {
                 let view = self.view.clone();
                 self.begin(requester, &read, method, params).later(async move {
-                    let capabilities = view.capabilities().await;
+                    let mut capabilities = view.capabilities().await;
+                    if !view.is_direct() {
+                        capabilities["extensions"][tasks::EXTENSION] = serde_json::json!({});
+                    }
                     let instructions = view.server_instructions().await;
                     let version = env!("CARGO_PKG_VERSION");
                     Finished::Result(result::discovery(&capabilities, &instructions, version))
@@ -150,6 +155,18 @@ impl StatelessHandler {
                 });
             }
             "subscriptions/listen" => self.listen(session, &requester, params),
+            _ if tasks::METHODS.contains(&method) && !self.view.is_direct() => {
+                let declared: serde_json::Value =
+                    serde_json::from_slice(read.capabilities).unwrap_or_default();
+                if !declared["extensions"][tasks::EXTENSION].is_object() {
+                    let why = format!("{method} needs a client with the extension {}", tasks::EXTENSION);
+                    return requester.refuse(&Fault::missing_extension(tasks::EXTENSION, why));
+                }
+                let view = self.view.clone();
+                let asked = Bytes::copy_from_slice(params);
+                self.begin(requester, &read, method, params)
+                    .later(async move { view.task_request(method, &asked) });
+            }
             _ => self.call(requester, &read, method, params, line),
         }
     }

@@ -6,6 +6,7 @@
 mod capabilities;
 mod lists;
 mod owners;
+mod tasks;
 
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ use crate::router::{
 pub(super) use owners::Owners;
 
 /// The methods that are forwarded to servers besides `tools/call`.
-const METHODS: [&str; 8] = [
+const METHODS: [&str; 13] = [
     "resources/list",
     "resources/templates/list",
     "resources/read",
@@ -41,10 +42,15 @@ const METHODS: [&str; 8] = [
     "prompts/list",
     "prompts/get",
     "completion/complete",
+    "tasks/get",
+    "tasks/update",
+    "tasks/cancel",
+    "tasks/result",
+    "tasks/list",
 ];
 /// The members of their params. A member that a lenient parser would take for one of them is refused, since the server
 /// might have such a parser.
-const MEMBERS: [&str; 9] = [
+const MEMBERS: [&str; 11] = [
     "name",
     "arguments",
     "uri",
@@ -54,6 +60,8 @@ const MEMBERS: [&str; 9] = [
     "_meta",
     "requestState",
     "inputResponses",
+    "task",
+    "taskId",
 ];
 
 impl View {
@@ -78,7 +86,15 @@ impl View {
             self.forward(&only, method, about(method, params), params, caller);
             return Step::Dispatched;
         }
-        self.forward_to_owner(method, params, caller)
+        match method {
+            "tasks/list" => Step::Now(Finished::invalid(
+                "tasks/list is answered where there is one server; ask for each task by its id",
+            )),
+            of_task if of_task.starts_with("tasks/") => {
+                self.forward_about_task(method, params, caller)
+            }
+            _ => self.forward_to_owner(method, params, caller),
+        }
     }
 
     /// The response to requests during shutdown.
@@ -342,7 +358,11 @@ impl View {
         caller: &Caller,
     ) {
         let mut request = self.request(entry, method, about, params, caller.responder.input());
-        request.result_mapper = Kind::listed_by(method).map(|kind| self.tidying(entry, kind));
+        request.result_mapper = match Kind::listed_by(method) {
+            Some(kind) => Some(self.tidying(entry, kind)),
+            None if method == "tools/call" && self.only().is_none() => Some(tasks::naming(entry)),
+            None => None,
+        };
         self.surface.router.call(request, caller.clone());
     }
 
@@ -397,6 +417,7 @@ impl View {
             harmless: is_harmless(rule, read_only, idempotent),
             input,
             verbatim: Some(Verbatim::new(method, params)),
+            as_task: false,
             result_mapper: None,
         }
     }

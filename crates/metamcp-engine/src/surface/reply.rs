@@ -556,7 +556,7 @@ fn login_needed(server: &str, failure: &Failure, config: Option<&ServerConfig>) 
 }
 
 /// A server's JSON-RPC error, quoted as data.
-fn from_rpc(server: &str, raw: &[u8]) -> ErrorObject {
+pub(super) fn from_rpc(server: &str, raw: &[u8]) -> ErrorObject {
     let [code, message, data] = object::pick(raw, ["code", "message", "data"]).unwrap_or([None; 3]);
     let code: i64 = code.and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok()).unwrap_or(0);
     let message = message.and_then(object::text).unwrap_or_default();

@@ -41,6 +41,8 @@ pub(super) struct Options {
     pub offers: Option<Offers>,
     /// Whether it has the tools of a server that keeps state.
     pub stateful: bool,
+    /// Whether it has a tool whose calls are tasks.
+    pub tasks: bool,
 }
 
 /// Options of a process started by the child.
@@ -111,6 +113,7 @@ pub(super) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Mod
         era: Era::default(),
         offers: None,
         stateful: false,
+        tasks: false,
     };
     let mut descendant = None;
     while let Some(flag) = arguments.next() {
@@ -143,9 +146,10 @@ pub(super) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Mod
                 options.offers = Some(offers);
             }
             "--stateful" => options.stateful = text == "yes",
+            "--tasks" => options.tasks = text == "yes",
             "--descendant" => descendant = Some(text.to_owned()),
             _ => bail!(
-                "unknown flag {flag}; there are --do --journal --after --only --odds --seed --once --lifetime-ms --era --offers --stateful --list"
+                "unknown flag {flag}; there are --do --journal --after --only --odds --seed --once --lifetime-ms --era --offers --stateful --tasks --list"
             ),
         }
     }

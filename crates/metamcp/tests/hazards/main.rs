@@ -34,3 +34,4 @@ mod server_requests;
 mod shutdown;
 mod slow;
 mod surroundings;
+mod tasks;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use metamcp_calls::notify::List;
 use metamcp_wire::handshake::Peer;
 use metamcp_wire::modern::listen::Filter;
+use metamcp_wire::server_task::TASKS;
 use serde_json::{Map, Value, json};
 
 use crate::router::Entry;
@@ -61,6 +62,18 @@ impl View {
             if can(name) {
                 capabilities.insert(name.into(), json!({}));
             }
+        }
+        // Whose tasks they are is known once a server has said so.
+        let of_tasks = |known: &Peer| known.capabilities["extensions"][TASKS].is_object();
+        let known = self.enabled().into_iter().filter_map(|entry| router.peer(entry.id));
+        if known.into_iter().any(|known| of_tasks(&known)) {
+            capabilities.insert("extensions".into(), json!({ TASKS: {} }));
+        }
+        // Those of 2025-11-25 have a list, which is one server's.
+        if let Some(tasks) = peer.as_ref().map(|peer| &peer.capabilities["tasks"])
+            && tasks.is_object()
+        {
+            capabilities.insert("tasks".into(), tasks.clone());
         }
         Value::Object(capabilities)
     }
