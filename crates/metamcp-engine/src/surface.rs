@@ -10,6 +10,7 @@ pub mod discover;
 pub mod execute;
 mod full;
 mod names;
+mod pins;
 mod provision;
 mod query_cache;
 mod redactor;
@@ -76,6 +77,8 @@ pub struct Options {
     pub replay: Rule,
     /// Longest result that is shown whole, in characters of its text; zero for no limit.
     pub result_chars: usize,
+    /// Most tokens of pinned tools.
+    pub pin_tokens: usize,
 }
 
 /// The parts a surface is built from.
@@ -229,6 +232,7 @@ impl View {
         if self.tool_surface == ToolSurface::Full && provisions {
             tools.push(metamcp_surface::discover::provision_tool());
         }
+        tools.extend(self.pins().await.iter().map(|pin| pin.definition.clone()));
         serde_json::json!({ "tools": tools }).to_string()
     }
 
@@ -301,6 +305,9 @@ impl View {
                 self.full(name, arguments, meta, line, &caller)
             }
             unknown => {
+                if let Some(step) = self.pinned_call(unknown, arguments, meta, &caller) {
+                    return step;
+                }
                 let names = COMPACT.iter().chain(&full_surface::NAMES).copied();
                 let near = nearest(unknown, names, 2);
                 let (listed, call): (&[&str], &str) = match self.tool_surface {

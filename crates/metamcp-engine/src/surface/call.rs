@@ -11,7 +11,7 @@ use metamcp_config::config::{Retry, SWITCHED_OFF, ServerConfig, ServerState};
 use metamcp_surface::discover::split_id;
 use metamcp_tools::arguments;
 use metamcp_tools::names;
-use metamcp_tools::tool::Tool;
+use metamcp_tools::tool::{Hints, Tool};
 use metamcp_types::nearest::mistaken_argument;
 use metamcp_types::next::{Advice, Next};
 use metamcp_types::text;
@@ -86,6 +86,7 @@ pub(super) enum Dispatched {
 enum Validation {
     Valid {
         harmless: bool,
+        hints: Hints,
     },
     /// Wrong as far as the catalog knows.
     Invalid(Box<ErrorObject>),
@@ -151,8 +152,8 @@ impl View {
         let snapshot = self.snapshot_for(&call_request);
         let known = snapshot.known(call_request.entry.definition);
         match self.validate(&call_request, known) {
-            Validation::Valid { harmless } => {
-                self.send(call_request, harmless, caller);
+            Validation::Valid { harmless, hints } => {
+                self.send(call_request, harmless, hints, caller);
                 Dispatched::Sent
             }
             // A list that this process read from the live server needs no refresh, nor does one of the last hour for
@@ -220,8 +221,8 @@ impl View {
         let snapshot = self.snapshot();
         let known = snapshot.known(call_request.entry.definition);
         match self.validate(&call_request, known) {
-            Validation::Valid { harmless } => {
-                self.send(call_request, harmless, caller.clone());
+            Validation::Valid { harmless, hints } => {
+                self.send(call_request, harmless, hints, caller.clone());
                 return Ok(());
             }
             Validation::Invalid(refused) if known.is_some_and(|known| settles(known, &refused)) => {
@@ -238,11 +239,13 @@ impl View {
         self.name_again(&mut call_request).map_err(|refused| *refused)?;
         let snapshot = self.snapshot();
         match self.validate(&call_request, snapshot.known(call_request.entry.definition)) {
-            Validation::Valid { harmless } => self.send(call_request, harmless, caller.clone()),
+            Validation::Valid { harmless, hints } => {
+                self.send(call_request, harmless, hints, caller.clone());
+            }
             // A server that cannot list its tools may still have this one; it knows best.
             Validation::Unknown => {
                 unambiguous(&call_request).map_err(|refused| *refused)?;
-                self.send(call_request, false, caller.clone());
+                self.send(call_request, false, Hints::default(), caller.clone());
             }
             Validation::Invalid(refused) if refused.code() == Code::ValidationInput => {
                 return Err(refused.hint(RELISTED));
@@ -381,7 +384,11 @@ impl View {
         }
         let rule = match (
             self.surface.options.replay,
-            call_request.entry.config.retry.for_tool(&call_request.tool),
+            call_request
+                .entry
+                .config
+                .retry
+                .for_tool(call_request.entry.config.overrides.original(&call_request.tool)),
         ) {
             (Rule::Never, _) | (_, Retry::Never) => Rule::Never,
             (_, Retry::Always) => Rule::Always,
@@ -390,10 +397,10 @@ impl View {
         let hints = tool.hints;
         let harmless =
             is_harmless(rule, hints.read_only.unwrap_or(false), hints.idempotent.unwrap_or(false));
-        Validation::Valid { harmless }
+        Validation::Valid { harmless, hints }
     }
 
-    fn send(&self, mut call_request: CallRequest, harmless: bool, caller: Caller) {
+    fn send(&self, mut call_request: CallRequest, harmless: bool, hints: Hints, caller: Caller) {
         let result_mapper = call_request.result_mapper.take();
         let CallRequest { entry, tool, arguments, meta, progress, call_progress, .. } =
             call_request;
@@ -407,8 +414,10 @@ impl View {
             progress,
             call_progress,
             harmless,
+            hints,
             input,
             verbatim: None,
+            rewritten: None,
             result_mapper,
         };
         self.surface.router.call(request, caller);
@@ -516,7 +525,7 @@ fn permitted(call_request: &CallRequest) -> Result<(), Box<ErrorObject>> {
         Box::new(object.at(&call_request.entry.name, Some(&call_request.tool)))
     };
     usable(&call_request.entry).map_err(|object| at(*object))?;
-    if !config.tools.permits(&call_request.tool) {
+    if !config.permits(&call_request.tool) {
         return Err(at(ErrorObject::new(
             Code::Denied,
             format!(
