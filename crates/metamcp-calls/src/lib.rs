@@ -1,6 +1,7 @@
 //! Every decision about a call: dispatch, pool, breaker, retry, lifecycle of a connection.
 //! Pure: no I/O, no clock, no environment. See ARCHITECTURE.md for the map.
 
+pub mod approval;
 pub mod breaker;
 pub mod connector;
 pub mod dispatch;

@@ -3,6 +3,7 @@
 //! In: `call(UpstreamRequest, Caller)`.  Out: exactly one `Responder::respond` and one `CallRecord` per call, progress before them.
 //! Tests: `metamcp-calls/tests/sim.rs` for the decisions, `metamcp/tests/hazards/` with real processes.
 
+mod approving;
 mod backlog;
 mod call_progress;
 mod caller;
@@ -13,6 +14,7 @@ mod handshake;
 mod inbound;
 mod input_required;
 mod message;
+mod overriding;
 mod publish;
 mod recording;
 mod relay;
@@ -36,6 +38,7 @@ use metamcp_calls::failure::{Fact, Failure};
 use metamcp_calls::lifecycle::State as SlotState;
 use metamcp_calls::pool::{ConnId, ServerId};
 use metamcp_calls::replay::Delivery;
+use metamcp_tools::tool::Hints;
 use metamcp_types::escalation::Escalation;
 use metamcp_types::moment::Moment;
 use metamcp_types::secret::redact;
@@ -54,9 +57,10 @@ use crate::task;
 use crate::upstream::Connection;
 use crate::upstream::launch::Launcher;
 
+pub use approving::Unapproved;
 pub use call_progress::{CallProgress, Silent};
 pub use caller::{Caller, Client, Responder};
-pub use context::{Context, Seat};
+pub use context::{Context, PinnedTool, Seat};
 pub use error::{CallError, CallErrorKind};
 pub use message::{Input, Verbatim};
 pub use recording::Unrecorded;
@@ -93,12 +97,16 @@ pub struct UpstreamRequest {
     pub call_progress: Option<Arc<CallProgress>>,
     /// Whether the call is idempotent.
     pub harmless: bool,
+    /// What is declared of the tool's effects; nothing where it is unknown.
+    pub hints: Hints,
     /// Answers to the server's requests, when the call is a retry.
     pub input: Option<Arc<Input>>,
     /// The request as the client wrote it, where it is forwarded unchanged; then there are no `arguments`.
     pub verbatim: Option<Verbatim>,
     /// The server wants this tool to be called as a task, and an older server has to be told that it is.
     pub as_task: bool,
+    /// What is sent in its place, where the user overrides the tool.
+    pub(crate) rewritten: Option<overriding::Rewritten>,
     /// Maps the outcome before it reaches the caller.
     pub result_mapper: Option<ResultMapper>,
 }
@@ -251,6 +259,7 @@ pub struct Router {
     offered: Mutex<HashSet<(u64, String)>>,
     rearm: Notify,
     recording: recording::Recording,
+    approving: approving::Approving,
     /// Where everything that happens is published.
     pub observer: Arc<Observer>,
     /// Moves whenever a server became known, failed or changed its state.
@@ -297,6 +306,7 @@ impl Router {
             offered: Mutex::default(),
             rearm: Notify::new(),
             recording: recording::Recording::default(),
+            approving: approving::Approving::default(),
             observer,
             state_changes: ChangeCounter::default(),
             process_key,
@@ -337,6 +347,7 @@ impl Router {
         {
             *arguments = Bytes::copy_from_slice(arguments);
         }
+        let rewritten = self.rewrite(&mut request);
         let now = self.clock.now();
         let names = (Arc::clone(&request.server_name), Arc::clone(&request.tool));
         let (identity, origin) = (caller.client.identity(), caller.origin);
@@ -356,7 +367,19 @@ impl Router {
             input_retries: None,
             record,
         };
-        self.admit(pending, now);
+        match rewritten {
+            Ok(()) => self.gate(pending, now),
+            Err(mismatch) => {
+                let request = &pending.request;
+                let error = CallError {
+                    server: Arc::clone(&request.server_name),
+                    tool: Arc::clone(&request.tool),
+                    method: request.method(),
+                    kind: CallErrorKind::Mismatch(mismatch),
+                };
+                self.answer(pending, CallOutcome::Failed(error), now);
+            }
+        }
     }
 
     /// Passes a call to the dispatch, under a key of its own.
@@ -415,6 +438,7 @@ impl Router {
 
     fn cancel_matching(&self, responder: &Arc<dyn Responder>, tag: Option<&[u8]>) {
         self.cancel_input_required(responder, tag);
+        self.cancel_approving(responder, tag);
         self.cancel_recording(responder, tag);
         let now = self.clock.now();
         let mut effects = Effects::new();
@@ -469,6 +493,7 @@ impl Router {
 
     /// Accepts no new calls; those not sent yet fail.
     pub fn stop(&self) {
+        self.stop_approving();
         self.stop_input_required();
         let now = self.clock.now();
         self.with(|dispatch, effects| dispatch.stop(now, effects));
@@ -476,6 +501,7 @@ impl Router {
 
     /// Ends every open call and closes every connection.
     pub fn stop_now(&self) {
+        self.stop_approving();
         self.stop_input_required();
         let now = self.clock.now();
         self.with(|dispatch, effects| dispatch.stop_now(now, effects));
@@ -509,7 +535,9 @@ impl Router {
         let is_its = |pending: &Pending| pending.is_of(responder, None);
         let address = Arc::as_ptr(responder).cast::<()>().addr();
         let mapping = self.mapping.lock().iter().filter(|its| **its == address).count();
-        let suspended = self.input_required.count_of(is_its) + self.recording_of(is_its);
+        let suspended = self.input_required.count_of(is_its)
+            + self.recording_of(is_its)
+            + self.approving_of(is_its);
         mapping + suspended + self.lock().dispatch.find(is_its).len()
     }
 

@@ -10,6 +10,7 @@ pub mod discover;
 pub mod execute;
 mod full;
 mod names;
+mod pins;
 mod provision;
 mod query_cache;
 mod redactor;
@@ -79,6 +80,8 @@ pub struct Options {
     pub result_chars: usize,
     /// How long a call may take before it becomes a task; zero for never.
     pub task_after: Duration,
+    /// Most tokens of pinned tools.
+    pub pin_tokens: usize,
 }
 
 /// The parts a surface is built from.
@@ -234,6 +237,7 @@ impl View {
         if self.tool_surface == ToolSurface::Full && provisions {
             tools.push(metamcp_surface::discover::provision_tool());
         }
+        tools.extend(self.pins().await.iter().map(|pin| pin.definition.clone()));
         serde_json::json!({ "tools": tools }).to_string()
     }
 
@@ -306,6 +310,9 @@ impl View {
                 self.full(name, arguments, meta, line, &caller)
             }
             unknown => {
+                if let Some(step) = self.pinned_call(unknown, arguments, meta, &caller) {
+                    return step;
+                }
                 let names = COMPACT.iter().chain(&full_surface::NAMES).copied();
                 let near = nearest(unknown, names, 2);
                 let (listed, call): (&[&str], &str) = match self.tool_surface {

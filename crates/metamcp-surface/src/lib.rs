@@ -6,4 +6,5 @@ pub mod discover;
 pub mod excerpt;
 pub mod execution;
 pub mod full_surface;
+pub mod pins;
 pub mod server_request;

@@ -2,6 +2,7 @@
 //! See ARCHITECTURE.md.
 
 pub mod bridge;
+pub mod canonical;
 pub mod envelope;
 pub mod era;
 pub mod frame;

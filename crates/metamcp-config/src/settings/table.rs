@@ -3,6 +3,7 @@
 //! In: nothing.  Out: [`SETTINGS`].
 //! Tests: `settings/tests.rs`.
 
+mod approvals;
 mod audit;
 mod code;
 mod daemon;
@@ -150,6 +151,7 @@ pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
         pool::SETTINGS,
         search::SETTINGS,
         output::SETTINGS,
+        approvals::SETTINGS,
         provision::SETTINGS,
         code::SETTINGS,
         serve::SETTINGS,

@@ -73,7 +73,7 @@ pub(super) fn head(line: &mut Line<'_>, about: &About<'_>, request: &UpstreamReq
         return line.text("\",\"params\":");
     }
     line.text(",\"method\":\"tools/call\",\"params\":{\"name\":");
-    line.string(&request.tool);
+    line.string(request.sent_tool());
     line.text(",\"arguments\":");
 }
 
@@ -193,9 +193,11 @@ mod tests {
             progress: None,
             call_progress: None,
             harmless: true,
+            hints: metamcp_tools::tool::Hints::default(),
             input: None,
             verbatim: Some(Verbatim::new(method, params)),
             as_task: false,
+            rewritten: None,
             result_mapper: None,
         };
         let about = About { id: 7, key: (0, 1), stateless: None, trace: None };

@@ -29,7 +29,8 @@ impl Router {
         let (attempts, sent) = (state.dispatch.attempts(call), state.dispatch.sent_at(call));
         let process_key = self.process_key;
         let Some(pending) = state.dispatch.payload_mut(call) else { return Ok(()) };
-        let size = pending.request.body().map_or(0, |body| body.len() as u64);
+        let body = pending.request.sent_body(&life.overrides);
+        let size = body.as_ref().map_or(0, |body| body.len() as u64);
         let (taken, before) = connection.outbox.stands();
         if !backlog.takes(size, taken, before) {
             return Err(DispatchError::Overloaded);
@@ -50,7 +51,7 @@ impl Router {
         let (request, trace) = (&pending.request, pending.record.trace.as_deref());
         let stateless = stateless.as_ref();
         let about = message::About { id, key: (process_key, key), stateless, trace };
-        let pushed = match request.body() {
+        let pushed = match body.as_deref() {
             Some(body) if body.len() >= COPY_BELOW => connection.outbox.push_long(
                 |line| message::head(line, &about, request),
                 (body.clone(), request.verbatim.is_some()),

@@ -682,6 +682,10 @@ impl Client for Session {
         self.view.seat.uses(server)
     }
 
+    fn may_approve(&self) -> bool {
+        self.view.approves
+    }
+
     fn capabilities(&self) -> Value {
         self.lock().peer.as_ref().map(|peer| peer.capabilities.clone()).unwrap_or_default()
     }

@@ -11,7 +11,7 @@ use metamcp_config::config::{Retry, SWITCHED_OFF, ServerConfig, ServerState};
 use metamcp_surface::discover::split_id;
 use metamcp_tools::arguments;
 use metamcp_tools::names;
-use metamcp_tools::tool::Tool;
+use metamcp_tools::tool::{Hints, Tool};
 use metamcp_types::nearest::mistaken_argument;
 use metamcp_types::next::{Advice, Next};
 use metamcp_types::text;
@@ -106,6 +106,7 @@ pub(super) enum Dispatched {
 struct SendOptions {
     harmless: bool,
     as_task: bool,
+    hints: Hints,
 }
 
 /// A requested call checked against the catalog.
@@ -403,7 +404,11 @@ impl View {
         }
         let rule = match (
             self.surface.options.replay,
-            call_request.entry.config.retry.for_tool(&call_request.tool),
+            call_request
+                .entry
+                .config
+                .retry
+                .for_tool(call_request.entry.config.overrides.original(&call_request.tool)),
         ) {
             (Rule::Never, _) | (_, Retry::Never) => Rule::Never,
             (_, Retry::Always) => Rule::Always,
@@ -412,7 +417,7 @@ impl View {
         let hints = tool.hints;
         let harmless =
             is_harmless(rule, hints.read_only.unwrap_or(false), hints.idempotent.unwrap_or(false));
-        Validation::Valid(SendOptions { harmless, as_task: tool.is_task_only() })
+        Validation::Valid(SendOptions { harmless, as_task: tool.is_task_only(), hints })
     }
 
     fn send(&self, mut call_request: CallRequest, options: SendOptions, caller: Caller) {
@@ -430,8 +435,10 @@ impl View {
             call_progress,
             harmless: options.harmless,
             input,
+            hints: options.hints,
             verbatim: None,
             as_task: options.as_task,
+            rewritten: None,
             result_mapper,
         };
         self.surface.router.call(request, caller);
@@ -540,7 +547,7 @@ fn permitted(call_request: &CallRequest) -> Result<(), Box<ErrorObject>> {
         Box::new(object.at(&call_request.entry.name, Some(&call_request.tool)))
     };
     usable(&call_request.entry).map_err(|object| at(*object))?;
-    if !config.tools.permits(&call_request.tool) {
+    if !config.permits(&call_request.tool) {
         return Err(at(ErrorObject::new(
             Code::Denied,
             format!(

@@ -17,7 +17,7 @@ use metamcp_calls::replay::{Rule, is_harmless};
 use metamcp_config::config::{Retry, ServerState};
 use metamcp_config::settings::ToolSurface;
 use metamcp_surface::direct::{self, Kind};
-use metamcp_tools::tool::Tool;
+use metamcp_tools::tool::{Hints, Tool};
 use metamcp_wire::modern::headers::{self, Mirror};
 use metamcp_wire::scan::MAX_RESULT_DEPTH;
 use metamcp_wire::{object, write};
@@ -261,13 +261,15 @@ impl View {
     /// so it may answer for itself. A filtered or blocked name goes there too, where the refusal names the reason.
     fn is_for(&self, only: &Entry, name: &str) -> bool {
         let filter = &only.config.tools;
-        if !filter.permits(name) || self.surface.catalog.is_blocked(only.definition, name) {
+        if !only.config.permits(name) || self.surface.catalog.is_blocked(only.definition, name) {
             return true;
         }
         // While its tools are unknown it may be the shortened form of a longer name.
         let may_be_short = name.chars().count() == direct::MAX_NAME
             && self.snapshot().known(only.definition).is_none();
-        filter.is_open() && self.scope.is_none() && !may_be_short
+        // The name of a tool that has another one now means nothing.
+        let is_named_anew = !only.config.overrides.is_empty();
+        filter.is_open() && self.scope.is_none() && !may_be_short && !is_named_anew
     }
 
     /// The error for a tool whose server was withheld after its name was listed.
@@ -323,7 +325,7 @@ impl View {
             self.surface.refused(caller, (&entry.name, tool), error);
             Step::Now(Finished::error(error))
         };
-        if !entry.config.tools.permits(tool) {
+        if !entry.config.permits(tool) {
             let denied = format!(
                 "the configuration of the server {:?} does not permit the tool {tool:?}",
                 entry.name
@@ -391,17 +393,21 @@ impl View {
         let meta = params.and_then(|params| object::pick(params, ["_meta"]).ok()?[0]);
         let meta = meta.filter(|meta| meta.starts_with(b"{"));
         let progress = meta.and_then(|meta| object::pick(meta, ["progressToken"]).ok()?[0]);
+        let mut hints = Hints::default();
         let (read_only, idempotent) = match method {
             "tools/call" => {
                 let snapshot = self.snapshot();
                 let tool =
                     snapshot.known(entry.definition).and_then(|known| known.any_tool(&about));
-                let hints = tool.map(|tool| tool.hints).unwrap_or_default();
+                hints = tool.map(|tool| tool.hints).unwrap_or_default();
                 (hints.read_only.unwrap_or(false), hints.idempotent.unwrap_or(false))
             }
             _ => (true, true),
         };
-        let rule = match (self.surface.options.replay, entry.config.retry.for_tool(&about)) {
+        let rule = match (
+            self.surface.options.replay,
+            entry.config.retry.for_tool(entry.config.overrides.original(&about)),
+        ) {
             (Rule::Never, _) | (_, Retry::Never) => Rule::Never,
             (_, Retry::Always) => Rule::Always,
             (_, Retry::Annotated) => Rule::Annotated,
@@ -415,9 +421,11 @@ impl View {
             progress: progress.map(Bytes::copy_from_slice),
             call_progress: None,
             harmless: is_harmless(rule, read_only, idempotent),
+            hints,
             input,
             verbatim: Some(Verbatim::new(method, params)),
             as_task: false,
+            rewritten: None,
             result_mapper: None,
         }
     }

@@ -669,6 +669,10 @@ impl Client for Call {
         self.view.seat.uses(server)
     }
 
+    fn may_approve(&self) -> bool {
+        self.view.approves
+    }
+
     fn capabilities(&self) -> Value {
         self.capabilities.clone()
     }
