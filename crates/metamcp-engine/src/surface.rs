@@ -3,6 +3,7 @@
 //! In: `tools/call` params.  Out: `Step`: a response now, later, or through the caller.
 //! Tests: `metamcp/tests/`, snapshots of responses in `metamcp-surface`.
 
+mod apps;
 pub mod call;
 mod command;
 pub mod direct;
@@ -45,6 +46,7 @@ use metamcp_wire::object;
 use metamcp_wire::scan::MAX_RESULT_DEPTH;
 use metamcp_wire::trace_context::TraceContext;
 use parking_lot::Mutex;
+use serde_json::Value;
 
 use crate::catalog::Catalog;
 use crate::config::CurrentProject;
@@ -222,8 +224,8 @@ impl Finished {
 const COMPACT: [&str; 4] = ["mcp_discover", "mcp_call", "mcp_execute", "mcp_provision"];
 
 impl View {
-    /// The `tools/list` result.
-    pub async fn tools(&self) -> String {
+    /// The `tools/list` result; with tools that have pages for a host that shows those.
+    pub async fn tools(&self, shows_apps: bool) -> String {
         let (digest, caps) = (self.digest().await, self.surface.code.caps());
         let caps = caps.as_deref();
         let provisions = self.provisions();
@@ -238,6 +240,16 @@ impl View {
             tools.push(metamcp_surface::discover::provision_tool());
         }
         tools.extend(self.pins().await.iter().map(|pin| pin.definition.clone()));
+        if shows_apps {
+            // No page may call what reaches every server.
+            for tool in &mut tools {
+                tool["_meta"]["ui"]["visibility"] = serde_json::json!(["model"]);
+            }
+            let is_new = |app: &Value| tools.iter().all(|known| known["name"] != app["name"]);
+            let mut of_apps = self.app_definitions().await;
+            of_apps.retain(is_new);
+            tools.extend(of_apps);
+        }
         serde_json::json!({ "tools": tools }).to_string()
     }
 
@@ -310,6 +322,9 @@ impl View {
                 self.full(name, arguments, meta, line, &caller)
             }
             unknown => {
+                if let Some(step) = self.app_call(unknown, params, &caller) {
+                    return step;
+                }
                 if let Some(step) = self.pinned_call(unknown, arguments, meta, &caller) {
                     return step;
                 }

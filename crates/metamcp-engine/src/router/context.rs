@@ -3,6 +3,7 @@
 //!
 //! A seat is one session's place in it: which instance of each server it uses.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -184,6 +185,7 @@ impl Context {
             draining: AtomicBool::new(false),
             has_listed: AtomicBool::new(false),
             pins: OnceLock::new(),
+            opened_apps: Mutex::default(),
         })
     }
 }
@@ -213,6 +215,8 @@ pub struct Seat {
     has_listed: AtomicBool,
     /// The tools that it was listed beside the gateway's own.
     pins: OnceLock<Arc<Vec<PinnedTool>>>,
+    /// The servers whose pages its host has read.
+    opened_apps: Mutex<BTreeSet<Arc<str>>>,
 }
 
 /// A tool of a server under a name of its own in a session's list.
@@ -247,6 +251,16 @@ impl Seat {
     /// Keeps that for as long as it lives: a model must not see its list of tools change. The first one counts.
     pub(crate) fn keep_pins(&self, pins: Vec<PinnedTool>) -> Arc<Vec<PinnedTool>> {
         Arc::clone(self.pins.get_or_init(|| Arc::new(pins)))
+    }
+
+    /// Its host reads a page of that server.
+    pub(crate) fn open_app(&self, server: &Arc<str>) {
+        self.opened_apps.lock().insert(Arc::clone(server));
+    }
+
+    /// The servers whose pages its host has read.
+    pub(crate) fn opened_apps(&self) -> BTreeSet<Arc<str>> {
+        self.opened_apps.lock().clone()
     }
 
     pub fn context(&self) -> &Arc<Context> {

@@ -88,7 +88,7 @@ impl Router {
         let mut capabilities = metamcp_wire::handshake::relayed_capabilities(&of_client);
         // A task that a server makes of a call is followed here, but in direct mode, where the client has to.
         if pending.request.verbatim.is_none() || has_tasks(&of_client) {
-            capabilities["extensions"] = serde_json::json!({ TASKS: {} });
+            capabilities["extensions"][TASKS] = serde_json::json!({});
         }
         let own = pending.request.meta.as_deref();
         let own = own.and_then(|raw| object::pick(raw, [meta::LOG_LEVEL]).ok()?[0]);

@@ -186,8 +186,16 @@ impl View {
                 let only = only.filter(|only| view.is_for(only, &name))?;
                 Some((only, name.as_str().into()))
             });
-            let Some((entry, tool)) = meant else { return unknown(&name) };
             let params = params.as_deref();
+            let Some((entry, tool)) = meant else {
+                // A page calls the tools of its own server by their own names.
+                let of_app = view.app_call(&name, params.unwrap_or(b"{}"), &caller);
+                return match of_app {
+                    Some(Step::Now(finished)) => finished,
+                    Some(_) => Finished::Dispatched,
+                    None => unknown(&name),
+                };
+            };
             match view.call_shown(&entry, &tool, &name, params, &caller) {
                 Step::Now(finished) => finished,
                 _ => Finished::Dispatched,
@@ -313,7 +321,7 @@ impl View {
         })
     }
 
-    fn call_shown(
+    pub(super) fn call_shown(
         &self,
         entry: &Entry,
         tool: &Arc<str>,

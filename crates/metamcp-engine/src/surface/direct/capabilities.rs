@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metamcp_calls::notify::List;
+use metamcp_surface::apps;
 use metamcp_wire::handshake::Peer;
 use metamcp_wire::modern::listen::Filter;
 use metamcp_wire::server_task::TASKS;
@@ -17,9 +18,14 @@ use crate::surface::View;
 pub(super) const INTRODUCTION: Duration = Duration::from_secs(20);
 
 impl View {
-    pub async fn capabilities(&self) -> Value {
+    pub async fn capabilities(&self, shows_apps: bool) -> Value {
         if !self.is_direct() {
-            return json!({ "tools": { "listChanged": false }, "logging": {} });
+            let mut own = json!({ "tools": { "listChanged": false }, "logging": {} });
+            if shows_apps {
+                own["resources"] = json!({});
+                own["extensions"][apps::EXTENSION] = json!({});
+            }
+            return own;
         }
         if let Some(only) = self.only() {
             self.introduced(&only, INTRODUCTION).await;
