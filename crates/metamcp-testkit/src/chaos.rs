@@ -11,6 +11,7 @@ mod message;
 mod offers;
 mod options;
 mod output;
+mod pages;
 mod server;
 mod server_state;
 mod stateful;

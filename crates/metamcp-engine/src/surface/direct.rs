@@ -367,6 +367,9 @@ impl View {
         params: Option<&[u8]>,
         caller: &Caller,
     ) {
+        if method == "resources/read" && about.starts_with("ui://") {
+            self.seat.open_app(&entry.name);
+        }
         let mut request = self.request(entry, method, about, params, caller.responder.input());
         request.result_mapper = match Kind::listed_by(method) {
             Some(kind) => Some(self.tidying(entry, kind)),

@@ -16,7 +16,7 @@ use super::message::{Call, Incoming, Request, error_line, result_line};
 use super::offers;
 use super::options::Options;
 use super::server_state::{ServerState, linger};
-use super::{stateful, stateless, tasks};
+use super::{pages, stateful, stateless, tasks};
 use crate::journal::{EventKind, Record};
 
 pub(super) fn serve(options: Options) -> Result<()> {
@@ -122,19 +122,25 @@ fn request(server: &Arc<ServerState>, method: &str, request: &Request) -> Contro
             if server.options.tasks {
                 tools.push(tasks::tool(is_stateless));
             }
+            if server.options.pages.is_some() {
+                tools.extend(pages::tools());
+            }
             let list = if is_stateless { stateless::list(&tools) } else { json!({"tools": tools}) };
             server.send(&result_line(&request.id, &offers::shown(server, &list)));
         }
         "tools/call" => {
             let number = server.calls.fetch_add(1, Ordering::Relaxed) + 1;
             let asked = Call::new(request, number);
+            let asked = Call { stateless: is_stateless, ..asked };
+            if pages::call(server, &asked) {
+                return ControlFlow::Continue(());
+            }
             if server.options.tasks && asked.tool == "errand" {
-                let asked = Call { stateless: is_stateless, ..asked };
                 server.record_call(&asked);
                 server.send(&tasks::begin(server, &asked, &request.params["task"]));
                 return ControlFlow::Continue(());
             }
-            return call(server, Call { stateless: is_stateless, ..asked });
+            return call(server, asked);
         }
         "logging/setLevel" => {
             server.record(&Record {
@@ -145,6 +151,7 @@ fn request(server: &Arc<ServerState>, method: &str, request: &Request) -> Contro
         }
         "ping" => server.send(&result_line(&request.id, "{}")),
         _ if tasks::takes(server, method, request, is_stateless) => {}
+        _ if pages::takes(server, method, request, is_stateless) => {}
         _ if offers::takes(server, method, request, is_stateless) => {}
         _ => server.send(&error_line(
             &request.id,
