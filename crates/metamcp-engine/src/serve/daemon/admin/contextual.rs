@@ -114,6 +114,8 @@ pub(in crate::serve::daemon) async fn answer(
         "deny" => approvals::deny(asking, params).await,
         "trust" => approvals::trust(asking, params).await,
         "accept" => approvals::accept(asking, params).await,
+        "answer_call" => approvals::answer_call(asking, params).await,
+        "revoke" => approvals::revoke(asking, params).await,
         "settings" => settings::all(asking).await,
         "configured" => Ok(servers::configured(asking).await),
         "fleet" => asking.command_json(&["fleet", "status", "--json"]).await,
