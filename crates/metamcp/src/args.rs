@@ -212,9 +212,9 @@ Examples:
   metamcp approve                      what waits
   metamcp approve 3f2a9c01b7d4
   metamcp approve 3f2a9c01b7d4 --set directory=/home/me/notes
-  metamcp approve 5e0c77d1a2b3 --for 1h              these arguments, for an hour
+  metamcp approve 5e0c77d1a2b3 --for 1h
   metamcp approve 5e0c77d1a2b3 --always --any-arguments
-  metamcp approve --granted            the approvals of calls that count
+  metamcp approve --granted
   metamcp approve --revoke 5e0c77d1a2b3")]
     Approve(ApproveArgs),
     /// Servers that metamcp installed: list, show, accept, allow, remove

@@ -246,9 +246,6 @@ impl Router {
             waiting.get(&ticket).map(|waiting| waiting.pending.caller.clone())
         };
         let caller = caller.ok_or("the call was given up")?;
-        if !caller.client.may_approve() {
-            return Err("an answer of this client does not count as a person's");
-        }
         if !caller
             .client
             .capabilities()
@@ -256,6 +253,10 @@ impl Router {
             .is_some_and(serde_json::Value::is_object)
         {
             return Err("this client cannot ask one");
+        }
+        // Over HTTP any program with a token can answer; so the owner names whose answers count.
+        if !caller.client.may_approve() {
+            return Err("an answer of this client does not count (the owner names approvers in serve.approvers)");
         }
         let question =
             call.elicitation().ok_or("its arguments are too long for a dialog of this client")?;

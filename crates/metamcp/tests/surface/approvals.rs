@@ -113,7 +113,10 @@ fn on_no_road_a_destructive_tool_runs_without_approval() {
 
 #[test]
 fn an_approval_at_a_terminal_is_for_exactly_these_arguments_and_once() {
-    let gateway = Gateway::start(guarded(), &[]);
+    let mut workspace = guarded();
+    // Recorded before anything is done, so that it can be read at once.
+    workspace.setting("audit", json!({ "enabled": true, "required": true }));
+    let gateway = Gateway::start(workspace, &[]);
     let call = |key: &str| {
         gateway.call("mcp_call", &json!({ "tool": "a:effect", "args": { "key": key } }))
     };
@@ -253,6 +256,47 @@ fn nobody_waits_longer_than_the_setting_says_and_the_whole_config_can_have_a_rul
     approval_of(&refused);
     approval_of(&call("a:fail", json!({})));
     assert_ne!(call("a:grow", json!({})).value["result"]["isError"], true);
+}
+
+/// A client without a session is asked by the answer to its call, and calls again with what the person said. What the
+/// server itself asks after that is part of the same call.
+#[test]
+fn a_client_of_the_stateless_revision_is_asked_too() {
+    let mut workspace = Workspace::new().unwrap();
+    let server = chaos_server(&[]).argument("--era").argument("modern");
+    workspace.server("a", server.setting("approve", json!("always")));
+    let command = workspace.command(binary()).unwrap();
+    let client = Client::start(command).unwrap();
+    let ask = |arguments: &Value, more: &Value| {
+        let mut params = json!({ "name": "mcp_call", "arguments": arguments });
+        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let able = json!({ "elicitation": {} });
+        let id = client.stateless("tools/call", &params, &able, &json!({})).unwrap();
+        client.wait(id, HUNG).unwrap().value["result"].clone()
+    };
+    let reply = |result: &Value, content: &Value| {
+        assert_eq!(result["resultType"], "input_required", "{result:#}");
+        let (key, question) = result["inputRequests"].as_object().unwrap().iter().next().unwrap();
+        let answer = json!({ "action": "accept", "content": content });
+        let retry = json!({
+            "requestState": result["requestState"],
+            "inputResponses": { key.as_str(): answer },
+        });
+        (question["params"]["message"].as_str().unwrap().to_owned(), retry)
+    };
+    let call = json!({ "tool": "a:elicit", "args": {} });
+    let (question, retry) = reply(&ask(&call, &json!({})), &json!({ "run": true }));
+    assert!(question.contains("needs your approval") && question.contains("elicit"), "{question}");
+    // Now it runs, and asks for a name of its own.
+    let (question, retry) = reply(&ask(&call, &retry), &json!({ "name": "Ada" }));
+    assert!(question.contains("What is your name?"), "{question}");
+    let done = ask(&call, &retry);
+    assert_eq!(done["resultType"], "complete", "{done:#}");
+    // Who says no is told so, and nothing ran.
+    let call = json!({ "tool": "a:effect", "args": { "key": "no" } });
+    let (_, retry) = reply(&ask(&call, &json!({})), &json!({ "run": false }));
+    assert_eq!(ask(&call, &retry)["structuredContent"]["code"], "denied");
+    assert!(ran(&workspace).is_empty());
 }
 
 fn answering(workspace: Workspace, args: &[&str], answerer: Answerer) -> Gateway {

@@ -51,7 +51,11 @@ fn told(output: &Output) -> String {
 
 #[test]
 fn clients_see_the_override_and_the_server_gets_what_it_expects() {
-    let gateway = Gateway::start(mended(), &["--surface", "both"]);
+    let mut workspace = mended();
+    // With values, so that there is somewhere for the secret to be seen.
+    let audit = json!({ "enabled": true, "required": true, "values": true });
+    workspace.setting("audit", audit);
+    let gateway = Gateway::start(workspace, &["--surface", "both"]);
     let call = |tool: &str, args: Value| {
         gateway.call("mcp_call", &json!({ "server": "a", "tool": tool, "args": args })).value
     };
@@ -87,6 +91,8 @@ fn clients_see_the_override_and_the_server_gets_what_it_expects() {
         let said = told(&shell(&gateway.workspace, args));
         assert!(!said.contains(SECRET), "{args:?}: {said}");
     }
+    let audit = told(&shell(&gateway.workspace, &["audit", "query", "--json"]));
+    assert!(audit.contains("\"note\""), "{audit}");
     let doctor = told(&shell(&gateway.workspace, &["doctor", "a"]));
     assert!(doctor.contains("vanished") && doctor.contains("no such tool"), "{doctor}");
     let why = told(&shell(&gateway.workspace, &["search", "postcard museum", "--why"]));
