@@ -198,7 +198,8 @@ pub(crate) struct InitArgs {
 /// Arguments of `metamcp add`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct AddArgs {
-    /// The name for the server; without a command or URL, the name of a known server to install
+    /// The name for the server; without a command or URL, the name of a known server to install, or in quotes what is
+    /// needed
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// The command with its arguments, after `--`; or the URL of a remote server

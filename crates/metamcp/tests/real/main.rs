@@ -22,6 +22,7 @@ mod conformance;
 mod fake_engine;
 mod fake_sources;
 mod full_surface;
+mod gallery;
 mod http;
 mod identical;
 mod images;

@@ -3,6 +3,7 @@ import { ask, isPaused, poll, setPaused, told } from "./api.js";
 import { add, age, badge, h, put } from "./dom.js";
 import * as approvals from "./approvals.js";
 import * as calls from "./calls.js";
+import * as gallery from "./gallery.js";
 import * as overview from "./overview.js";
 import * as scripts from "./scripts.js";
 import * as servers from "./servers.js";
@@ -17,6 +18,7 @@ const PAGES = [
   ["calls", "Calls", calls.list],
   ["scripts", "Scripts", scripts.list],
   ["approvals", "Approvals", approvals.view],
+  ["gallery", "Gallery", gallery.view],
   ["sessions", "Sessions", sessions.view],
   ["settings", "Settings", settings.view],
 ];
@@ -24,6 +26,7 @@ const PAGES = [
 const DETAILS = new Map([
   ["server", ["servers", servers.one]],
   ["tool", ["tools", tools.one]],
+  ["listed", ["gallery", gallery.one]],
   ["call", ["calls", calls.one]],
   ["script", ["scripts", scripts.one]],
 ]);
