@@ -31,6 +31,7 @@ struct Options {
     only: Vec<String>,
     check: bool,
     missing: bool,
+    binary: Option<PathBuf>,
 }
 
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<()> {
@@ -39,8 +40,13 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {FILE}"))?;
     let mut document: DocumentMut = text.parse().with_context(|| format!("{FILE} is no TOML"))?;
     let wanted = wanted(&document, &options)?;
-    run::loud(workspace.cargo().args(["build", "--locked", "--package", "metamcp"]))?;
-    let binary = workspace.target.join("debug").join(program_name());
+    let binary = match &options.binary {
+        Some(binary) => binary.clone(),
+        None => {
+            run::loud(workspace.cargo().args(["build", "--locked", "--package", "metamcp"]))?;
+            workspace.target.join("debug").join(program_name())
+        }
+    };
     let caches = workspace.target.join("gallery");
     let found = try_all(&binary, &caches, &wanted)?;
     let mut problems = Vec::new();
@@ -88,7 +94,11 @@ fn options(arguments: &[String]) -> Result<Options> {
             "--only" => options.only.push(rest.next().context("--only wants a NAME")?.clone()),
             "--check" => options.check = true,
             "--missing" => options.missing = true,
-            other => bail!("gallery does not know {other}: [--only NAME]... [--missing] [--check]"),
+            "--binary" => {
+                let binary = rest.next().context("--binary wants a BINARY")?;
+                options.binary = Some(std::path::absolute(binary)?);
+            }
+            other => bail!("gallery does not know {other}: [--only NAME]... [--missing] [--check] [--binary BINARY]"),
         }
     }
     Ok(options)

@@ -124,7 +124,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "gallery",
-        options: "[--only NAME]... [--missing] [--check]",
+        options: "[--only NAME]... [--missing] [--check] [--binary BINARY]",
         about: "installs and starts the servers of the gallery in the sandbox, and writes down what they list; with --missing those never checked, with --check only says what changed",
         run: gallery::run,
     },

@@ -544,9 +544,10 @@ impl Provisioner {
     }
 
     /// Servers available under a name: their name in the source, their package, or the last part of either; with warnings
-    /// about registries. The built-in list comes before every registry, and those before npm.
+    /// about registries. The gallery comes before every registry, and those before npm.
     pub async fn named(&self, name: &str) -> (Vec<Candidate>, Vec<String>) {
-        let known = core::named(name, &core::builtin());
+        let mut known = core::named(name, &core::builtin());
+        known.extend(core::waiting(name).filter(|_| known.is_empty()));
         if !known.is_empty() {
             return (known, Vec::new());
         }

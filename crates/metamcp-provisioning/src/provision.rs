@@ -23,7 +23,7 @@ mod tests;
 pub use assessment::{Circumstances, Refusal, Trust, Verdict, assess};
 pub use candidate::{Argument, Candidate, Input, Kind, Offer, Source, Status, named, ranked};
 pub use facts::{Facts, Lock, npm_error, npm_lock, npm_view};
-pub use gallery::{Checked, Listed, builtin, gallery, in_gallery, listed, read};
+pub use gallery::{Checked, Listed, builtin, gallery, in_gallery, listed, read, waiting};
 pub use metamcp_types::date::{day, unix_millis};
 pub use names::{look_alike, server_name, valid};
 pub use npm_search::{MOST_FOUND, NoSearch, npm_query, npm_search};

@@ -22,6 +22,8 @@ const MEMORY: u64 = 4 * 1024 * 1024;
 const POLL: Duration = Duration::from_millis(100);
 /// Longest reason that is kept of a server that does not list its tools.
 const MAX_REASON: usize = 200;
+/// How `metamcp add` begins the reason.
+const UNKNOWN: &str = "its tools are not known yet: ";
 const DAY: u64 = 24 * 60 * 60 * 1000;
 
 /// What a trial begins with.
@@ -186,7 +188,11 @@ fn found(told: &Value, record: &Value) -> Result<Found> {
         reasons.iter().filter_map(Value::as_str).find_map(|one| one.strip_prefix(DEPRECATED));
     let tools = told["tools"].as_object().map_or(0, serde_json::Map::len);
     let needs = match (tools, told["note"].as_str()) {
-        (0, note) => Some(note.unwrap_or("it lists no tools").chars().take(MAX_REASON).collect()),
+        (0, note) => {
+            let note = note.unwrap_or("it lists no tools");
+            let said = note.strip_prefix(UNKNOWN).unwrap_or(note);
+            Some(said.chars().take(MAX_REASON).collect())
+        }
         _ => None,
     };
     Ok(Found {
@@ -244,8 +250,9 @@ mod tests {
         assert_eq!((&*one.entry, one.packages, one.tools), ("dist/a.js", 7, 2));
         assert_eq!((&*one.published, one.age_days), ("2026-09-25", 40));
         assert_eq!((one.deprecated.as_deref(), one.needs), (Some("moved"), None));
-        let mute = found(&json!({ "note": "its tools are not known yet" }), &record).unwrap();
-        assert_eq!((mute.tools, mute.needs.as_deref()), (0, Some("its tools are not known yet")));
+        let mute =
+            found(&json!({ "note": "its tools are not known yet: no key" }), &record).unwrap();
+        assert_eq!((mute.tools, mute.needs.as_deref()), (0, Some("no key")));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::candidate::{Argument, Candidate, Input, Kind, Offer, Source, Status};
 use super::facts::Facts;
+use super::names::server_name;
 
 pub use search::in_gallery;
 
@@ -21,8 +22,11 @@ const SERVERS: &str = include_str!("../../gallery/servers.toml");
 /// Arguments that are secret whatever they are called: the address of a database holds its password.
 const SECRET: [&str; 1] = ["connection"];
 
-static GALLERY: LazyLock<Vec<Listed>> =
-    LazyLock::new(|| read(SERVERS).expect("a test reads the same file"));
+/// Checked servers, and those that wait for their check.
+static GALLERY: LazyLock<(Vec<Listed>, Vec<Listed>)> = LazyLock::new(|| {
+    let all = read(SERVERS).expect("a test reads the same file");
+    all.into_iter().partition(|listed| listed.checked.is_some())
+});
 
 /// A server of the gallery.
 #[derive(Debug, Clone)]
@@ -108,9 +112,15 @@ struct WrittenInput {
     dummy: Option<String>,
 }
 
-/// All servers, in the order of the file.
+/// All servers that were checked, in the order of the file.
 pub fn gallery() -> &'static [Listed] {
-    &GALLERY
+    &GALLERY.0
+}
+
+/// Servers that are written down and wait for their check. They answer no need; who names the whole package gets it.
+pub fn waiting(package: &str) -> Option<Candidate> {
+    let found = GALLERY.1.iter().find(|one| one.candidate.offer.identifier == package)?;
+    Some(found.candidate.clone())
 }
 
 /// The same as candidates.
@@ -124,10 +134,20 @@ pub fn listed(candidate: &Candidate) -> Option<&'static Listed> {
         let offer = &one.candidate.offer;
         offer.kind == candidate.offer.kind && offer.identifier == candidate.offer.identifier
     };
-    gallery().iter().filter(|_| candidate.source == Source::Builtin).find(is_it)
+    let mut all = gallery().iter().chain(&GALLERY.1);
+    all.find(is_it).filter(|_| candidate.source == Source::Builtin)
 }
 
 impl Listed {
+    /// What `metamcp add` knows it by: its short name, or its package where an earlier one has that name.
+    pub fn name(&self) -> String {
+        let short = |one: &Listed| server_name(&one.candidate.offer.identifier, |_| false);
+        let own = short(self);
+        let first = gallery().iter().find(|one| short(one) == own);
+        let is_own = first.is_none_or(|first| first.candidate.name == self.candidate.name);
+        if is_own { own } else { self.candidate.offer.identifier.clone() }
+    }
+
     /// The facts of its package as they were when it was checked. What is installed is looked up again.
     pub fn facts(&self) -> Option<Facts> {
         let checked = self.checked.as_ref()?;

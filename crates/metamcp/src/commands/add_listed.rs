@@ -163,11 +163,10 @@ async fn found(provisioner: &Provisioner, name: &str) -> anyhow::Result<Candidat
         let hint = near.first().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
         let notes: String = notes.iter().map(|note| format!("\n{}", visible(note))).collect();
         return Err(misuse(format!(
-            "no server `{}` was found among the {} of the gallery or in the registries{hint}\n\
+            "no server `{}` was found in the gallery or in the registries{hint}\n\
              Say what you need in quotes, as in `metamcp add \"read my calendar\"`, and metamcp looks for a server.\n\
              For a server of your own, give the command after `--`, or a URL with --url.{notes}",
-            visible(name),
-            short.len()
+            visible(name)
         )));
     }
     let names: Vec<String> = all

@@ -9,7 +9,7 @@ use std::io::Write;
 use anyhow::bail;
 use metamcp_engine::provision::{Found, Provisioner};
 use metamcp_provisioning::provision::{
-    self as core, Candidate, Plan, builtin, described, gallery, server_name, told,
+    self as core, Candidate, Listed, Plan, builtin, described, gallery, server_name, told,
 };
 use metamcp_types::nearest::nearest;
 use metamcp_types::text;
@@ -76,6 +76,11 @@ pub(super) async fn answer(
     choose(found.plans, out)
 }
 
+/// What installs it.
+fn name_of(candidate: &Candidate) -> String {
+    core::listed(candidate).map_or_else(|| candidate.name.clone(), Listed::name)
+}
+
 /// Whether a word is a server of the gallery, a slip of one, or what a package or an entry is called.
 fn is_a_name(word: &str) -> bool {
     let listed = builtin();
@@ -130,7 +135,7 @@ fn choose(plans: Vec<(Candidate, Plan)>, out: &mut dyn Write) -> anyhow::Result<
     if !prompt::is_there() {
         bail!(
             "nothing was installed: there is no terminal to choose at; `metamcp add NAME` installs one of them, such as `metamcp add {}`",
-            plans.first().map_or("NAME", |(candidate, _)| &candidate.name)
+            plans.first().map_or_else(|| "NAME".to_owned(), |(candidate, _)| name_of(candidate))
         );
     }
     let question = match plans.len() {

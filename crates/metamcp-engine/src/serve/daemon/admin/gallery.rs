@@ -1,9 +1,7 @@
 //! Requests about the gallery: its servers, which of them answer a need, and what installing one would do. Nobody is asked
 //! for it and nothing is installed: that begins in a terminal, or with a model's request.
 
-use metamcp_provisioning::provision::{
-    self, Candidate, Listed, Plan, described, gallery, server_name, told,
-};
+use metamcp_provisioning::provision::{self, Candidate, Listed, Plan, described, gallery, told};
 use serde_json::{Value, json};
 
 use super::AdminError;
@@ -26,7 +24,7 @@ pub(super) async fn list(asking: &Asking, params: &Value) -> Result<Value, Admin
 /// One server, with the plan that installing it would begin with.
 pub(super) fn one(asking: &Asking, params: &Value) -> Result<Value, AdminError> {
     let name = text_of(params, "name").ok_or_else(|| AdminError::wanted("name"))?;
-    let listed = gallery().iter().find(|one| name_of(&one.candidate) == name);
+    let listed = gallery().iter().find(|one| one.name() == name);
     let listed =
         listed.ok_or_else(|| AdminError::missing("no server of the gallery has that name"))?;
     let gateway = asking.gateway();
@@ -40,15 +38,10 @@ pub(super) fn one(asking: &Asking, params: &Value) -> Result<Value, AdminError> 
     Ok(shown)
 }
 
-/// What `metamcp add` calls it, whatever is configured here.
-fn name_of(candidate: &Candidate) -> String {
-    server_name(&candidate.offer.identifier, |_| false)
-}
-
 fn brief(listed: &Listed) -> Value {
     let Listed { candidate, group, checked, .. } = listed;
     json!({
-        "name": name_of(candidate),
+        "name": listed.name(),
         "group": group,
         "about": candidate.description,
         "package": candidate.package(),
@@ -60,17 +53,11 @@ fn brief(listed: &Listed) -> Value {
 fn full(candidate: &Candidate, plan: &Plan) -> Value {
     let mut shown = described(plan, unix_millis());
     let listed = provision::listed(candidate);
-    shown["name"] = json!(name_of(candidate));
+    let name = listed.map_or_else(|| candidate.name.clone(), Listed::name);
+    shown["add"] = json!(format!("metamcp add {name}"));
+    shown["name"] = json!(name);
     shown["group"] = json!(listed.map(|listed| &listed.group));
-    shown["add"] = json!(format!("metamcp add {}", add_name(candidate)));
     shown["told"] = json!(told(plan));
     shown["refused"] = json!(plan.is_refused());
     shown
-}
-
-/// The short name, unless several servers have it.
-fn add_name(candidate: &Candidate) -> String {
-    let short = name_of(candidate);
-    let same = provision::named(&short, &provision::builtin());
-    if same.len() == 1 { short } else { candidate.name.clone() }
 }
