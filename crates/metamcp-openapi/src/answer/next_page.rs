@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::Answer;
 use crate::operation::Operation;
+use crate::request::text_or_json;
 
 /// Longest cursor that is repeated.
 const MAX_VALUE: usize = 1_000;
@@ -119,8 +120,13 @@ fn by_address(operation: &Operation, before: &Map<String, Value>, next: &str) ->
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (Some(name), Some(value)) = (unescaped(name), unescaped(value)) else { continue };
         let Some(key) = operation.key_of_query(&name) else { continue };
-        let known = before.get(key).map(super::super::request::text_or_json);
-        if known.as_deref() != Some(&value) && value.len() <= MAX_VALUE {
+        let is_known = match before.get(key) {
+            // Each of a list stands in the query of its own.
+            Some(Value::Array(all)) => all.iter().any(|one| text_or_json(one) == value),
+            Some(one) => text_or_json(one) == value,
+            None => false,
+        };
+        if !is_known && value.len() <= MAX_VALUE {
             let as_number = value.parse::<i64>().ok().filter(|number| number.to_string() == value);
             changed.insert(key.to_owned(), as_number.map_or_else(|| value.into(), Value::from));
         }

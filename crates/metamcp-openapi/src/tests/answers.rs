@@ -5,7 +5,7 @@ use crate::answer::{Answer, result};
 
 fn answered(status: u16, headers: &[(&str, &str)], body: &[u8]) -> Value {
     let query = |name: &str| json!({ "name": name, "in": "query", "schema": {} });
-    let names = ["page", "per_page", "pageToken", "cursor", "starting_after", "continue"];
+    let names = ["page", "per_page", "pageToken", "cursor", "starting_after", "continue", "tag"];
     let parameters: Vec<Value> = names.into_iter().map(query).collect();
     let api = api(&described(
         &json!({ "/a": { "get": { "operationId": "a", "parameters": parameters } } }),
@@ -13,7 +13,7 @@ fn answered(status: u16, headers: &[(&str, &str)], body: &[u8]) -> Value {
     ));
     let headers: Vec<(String, String)> =
         headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let arguments = json!({ "per_page": 30 });
+    let arguments = json!({ "per_page": 30, "tag": ["a b", "c"] });
     let answer = Answer {
         status,
         headers: &headers,
@@ -87,7 +87,7 @@ fn a_next_page_is_told_as_arguments() {
         (
             vec![(
                 "link",
-                "<https://api.example/v1/a?per_page=30&page=3>; rel=\"next\", <https://x/?page=9>; rel=last",
+                "<https://api.example/v1/a?per_page=30&tag=a+b&tag=c&page=3>; rel=\"next\", <https://x/?page=9>; rel=last",
             )],
             "[]",
             Some(json!({ "page": 3 })),

@@ -150,7 +150,8 @@ fn what_is_too_large_loses_what_is_farthest_from_its_root() {
     let schema = body("3.0.0", &json!({ "$ref": "#/components/schemas/S0" }), &schemas.into());
     let length = schema.to_string().len();
     assert!(length < 60_000, "{length}");
-    assert_eq!(schema.pointer("/properties/body/$ref"), Some(&json!("#/$defs/S0")));
+    let members = &schema["properties"]["body"]["properties"];
+    assert_eq!(members.as_object().map(serde_json::Map::len), Some(20), "{schema}");
 }
 
 #[test]

@@ -221,7 +221,7 @@ fn an_api_is_called_as_its_description_says() {
     // Wrong arguments are told before anything is sent.
     let before = api.site.requests().len();
     let wrong = gateway.refusal("createNote", &json!({ "body": { "parent": null } }));
-    assert_eq!(wrong.code, "invalid_arguments", "{wrong:?}");
+    assert_eq!(wrong.code, "validation_input", "{wrong:?}");
     assert_eq!(api.site.requests().len(), before);
     gateway.end();
 }
@@ -235,7 +235,7 @@ fn a_script_gets_values_and_direct_mode_the_operations() {
         .ask("tools/call", &json!({ "name": "mcp_execute", "arguments": { "code": code } }), HUNG)
         .unwrap()
         .value;
-    assert_eq!(run["result"]["structuredContent"]["result"], json!([2, 9, null]), "{run}");
+    assert!(text(&run["result"]).starts_with("[2,9,null]\n"), "{run}");
     gateway.end();
     let direct = api.gateway(&["--surface", "direct"]);
     let tools = direct.ask("tools/list", &json!({}), HUNG).unwrap().value;
@@ -265,7 +265,7 @@ fn credentials_do_not_leave_the_origin_of_the_api_nor_reach_the_client() {
         result(&gateway, "upload", &json!({ "body": { "file": { "text": "say key-canary-1" } } }));
     assert!(!echoed.to_string().contains("key-canary-1"), "{echoed}");
     let limited = gateway.refusal("limited", &json!({}));
-    assert!(limited.message.contains("accepts no requests for 7 s"), "{limited:?}");
+    assert!(limited.message.contains("accepts no requests for 7.0 s"), "{limited:?}");
     gateway.end();
 }
 
