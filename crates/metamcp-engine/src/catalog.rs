@@ -17,6 +17,7 @@ use metamcp_tools::tool::{ServerTools, Tool};
 use metamcp_types::moment::Moment;
 use metamcp_wire::handshake::Peer;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::change_counter::ChangeCounter;
@@ -28,9 +29,11 @@ use crate::upstream::server_cache::fingerprint;
 
 mod narrowed;
 pub mod schema_cache;
+mod shared;
 
 pub use narrowed::Narrowed;
 use schema_cache::{SchemaCache, Server, Written};
+pub use shared::Received;
 
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
@@ -180,6 +183,9 @@ pub struct Catalog {
     /// Cache writes under way.
     writes: Mutex<Vec<JoinHandle<()>>>,
     loaded: ChangeCounter,
+    /// Servers that have listed something new, of which other gateways of a fleet have not heard.
+    unshared: Mutex<BTreeSet<DefinitionId>>,
+    listed_news: Notify,
     digest: OnceLock<Digest>,
     ttl: Duration,
     tuning: Tuning,
@@ -213,6 +219,8 @@ impl Catalog {
             cache,
             writes: Mutex::default(),
             loaded: ChangeCounter::default(),
+            unshared: Mutex::default(),
+            listed_news: Notify::new(),
             digest: OnceLock::new(),
             ttl,
             tuning: Tuning::default(),
@@ -485,6 +493,7 @@ impl Catalog {
                     cache.write_if_changed(whose, &tools, era, unix_millis())
                 {
                     catalog.keep(server);
+                    catalog.has_listed(server);
                 }
             });
             let mut writes = self.writes();

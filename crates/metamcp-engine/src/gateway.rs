@@ -309,6 +309,32 @@ impl Gateway {
         Gateway::join(&machine, config, worker, Surroundings::default())
     }
 
+    /// Becomes part of a fleet, where the settings say so, and has in common with it what this gateway knows.
+    ///
+    /// # Errors
+    /// Why it cannot: then it does not start.
+    #[cfg(feature = "fleet")]
+    pub async fn join_fleet(&self, settings: &Settings) -> Result<(), crate::fleet::FleetError> {
+        use crate::shared::{FleetLogins, FleetResults, share_lists};
+        self.machine.join_fleet(settings).await?;
+        let Some(fleet) = self.router.fleet() else { return Ok(()) };
+        share_lists(&fleet.bus, &self.catalog);
+        let logins = FleetLogins::open(&fleet.bus).await?;
+        self.router.launcher.share_logins(Arc::new(logins));
+        let results = FleetResults::open(&fleet.bus).await?;
+        self.view.surface.results.share(Arc::new(results));
+        Ok(())
+    }
+
+    /// The same in a build without it.
+    ///
+    /// # Errors
+    /// The settings name a bus.
+    #[cfg(not(feature = "fleet"))]
+    pub async fn join_fleet(&self, settings: &Settings) -> Result<(), NoFleet> {
+        self.machine.join_fleet(settings).await
+    }
+
     /// One of several: for clients in these surroundings. Must be called inside a runtime.
     pub fn join(
         machine: &Arc<Machine>,
@@ -412,6 +438,7 @@ impl Gateway {
             scope,
             audience,
             principal: 0,
+            lasting: Some([0; 32]),
             principal_name: Arc::from("owner"),
             approves: true,
         };

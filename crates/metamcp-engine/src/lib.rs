@@ -34,6 +34,8 @@ pub mod runtime_folder;
 pub mod secrets;
 pub mod serve;
 pub mod shapes;
+#[cfg(feature = "fleet")]
+pub mod shared;
 pub mod stream;
 pub mod surface;
 pub mod task;

@@ -145,6 +145,8 @@ pub struct View {
     pub audience: Audience,
     /// Whose stored results it writes and reads: those of the same token, or everybody's.
     pub principal: u64,
+    /// Who that is for every gateway of a fleet, where it is known.
+    pub lasting: Option<[u8; 32]>,
     /// The same for people: `owner`, `token:NAME`, `sub:NAME`.
     pub principal_name: Arc<str>,
     /// Whether an answer of its client counts as an approval. Over stdio the owner's own client is asked; over HTTP any

@@ -65,6 +65,7 @@ impl View {
         let error = unknown(handle);
         match self.surface.keyring {
             None => error,
+            Some(_) if self.surface.results.is_shared() => error,
             Some(_) => error.hint(ELSEWHERE),
         }
     }

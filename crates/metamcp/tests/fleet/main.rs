@@ -16,6 +16,8 @@ mod bus;
 mod clients;
 mod documented;
 mod events;
+mod lists;
+mod logins;
 mod messages;
 mod network;
 mod nodes;
@@ -24,6 +26,7 @@ mod strangers;
 mod upgrade;
 mod world;
 mod principals;
+mod results;
 
 use std::time::Duration;
 
