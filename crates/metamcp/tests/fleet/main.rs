@@ -22,11 +22,11 @@ mod messages;
 mod network;
 mod nodes;
 mod operating;
+mod principals;
+mod results;
 mod strangers;
 mod upgrade;
 mod world;
-mod principals;
-mod results;
 
 use std::time::Duration;
 
