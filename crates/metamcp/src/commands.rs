@@ -4,6 +4,8 @@
 //! Tests: `tests/config.rs` for `config` and `completions`.
 
 mod add_listed;
+mod add_need;
+pub(crate) mod approve;
 pub(crate) mod audit;
 pub(crate) mod audited;
 pub(crate) mod auth;

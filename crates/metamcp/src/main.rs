@@ -337,9 +337,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         Command::Token(args) => with_config(config_request, |loaded| {
             commands::token::run(loaded, &args, &mut out, &mut diagnostics)
         }),
-        Command::Approve(args) => with_config(config_request, |loaded| {
-            commands::provisioned::approve(loaded, &args, &mut out)
-        }),
+        Command::Approve(args) => {
+            with_config(config_request, |loaded| commands::approve::run(loaded, &args, &mut out))
+        }
         Command::Provisioned(command) => with_config(config_request, |loaded| {
             commands::provisioned::run(loaded, &command, &mut out)
         }),

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use super::Retry;
 use super::read::{Foreign, Key};
+use super::server::overrides::{HINTS, KEYS as OVERRIDE_KEYS};
 use crate::scope::Scope;
-use crate::settings::{Containment, Word};
+use crate::settings::{Approve, Containment, Word};
 
 /// A key of a server.
 pub(super) struct ServerKey {
@@ -212,6 +213,23 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
         },
     },
     ServerKey {
+        key: key("approve", &[]),
+        help: "Which calls need a person's approval before they are sent: one word for all tools, or an object with `default` and exceptions by tool name under `tools`, where `*` matches anything. Default: `approvals.rule`.",
+        schema: || {
+            json!({ "anyOf": [
+                words(Approve::WORDS),
+                {
+                    "type": "object",
+                    "properties": {
+                        "default": words(Approve::WORDS),
+                        "tools": { "type": "object", "additionalProperties": words(Approve::WORDS) },
+                    },
+                    "additionalProperties": false,
+                },
+            ] })
+        },
+    },
+    ServerKey {
         key: key("eager", &[]),
         help: "Starts with the gateway instead of with the first call, for servers that start slowly behind clients with short timeouts.",
         schema: || flag(false),
@@ -274,6 +292,43 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
         schema: patterns,
     },
     ServerKey {
+        key: key("overrides", &[]),
+        help: "What you say of the server's tools in its place, by the name that the server gives a tool, where `*` matches anything: `name`, `title`, `description`, `annotations`, `tags`, `defaults`, `hidden`, `enums`, `pin`. An exact name goes before a pattern.",
+        schema: || {
+            let property = |(name, help): (&str, &str)| {
+                let schema = match name {
+                    "name" | "title" | "description" => text(),
+                    "annotations" => {
+                        let hints =
+                            HINTS.map(|hint| (hint.to_owned(), json!({ "type": "boolean" })));
+                        json!({
+                            "type": "object",
+                            "properties": serde_json::Map::from_iter(hints),
+                            "additionalProperties": false,
+                        })
+                    }
+                    "tags" => patterns(),
+                    "enums" => {
+                        json!({ "type": "object", "additionalProperties": { "type": "array", "minItems": 1 } })
+                    }
+                    "pin" => json!({ "enum": [true, false, "auto"], "default": false }),
+                    _ => json!({ "type": "object" }),
+                };
+                let mut schema = schema;
+                schema["description"] = help.into();
+                (name.to_owned(), schema)
+            };
+            json!({
+                "type": "object",
+                "additionalProperties": {
+                    "type": "object",
+                    "properties": serde_json::Map::from_iter(OVERRIDE_KEYS.map(property)),
+                    "additionalProperties": false,
+                },
+            })
+        },
+    },
+    ServerKey {
         key: key("containment", &[]),
         help: "How this server is prevented from outliving the gateway. Default: the global `containment`.",
         schema: || words(Containment::WORDS),
@@ -281,7 +336,7 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
 ];
 
 const NO_APPROVAL: &str =
-    "belongs to another client and has no effect here: your client asks for approval";
+    "belongs to another client and has no effect here: `approve` says which calls need an approval";
 
 /// Keys of servers that other programs know.
 pub(super) static FOREIGN_SERVER_KEYS: &[Foreign] = &[

@@ -117,6 +117,8 @@ fn toolsets_schema() -> Value {
 
 fn group_schema(object: &str) -> Value {
     let description = match object {
+        "approvals" => "Which calls need a person's approval.",
+        "pins" => "Tools that are listed beside metamcp's own.",
         "pool" => "The connection pool and the circuit breakers.",
         "timeouts" => "Time limits.",
         "limits" => "Limits of size and number.",

@@ -23,6 +23,7 @@ mod fake_engine;
 mod fake_sources;
 mod fleet;
 mod full_surface;
+mod gallery;
 mod http;
 mod identical;
 mod images;

@@ -4,6 +4,7 @@ import { add, age, badge, h, put } from "./dom.js";
 import * as approvals from "./approvals.js";
 import * as calls from "./calls.js";
 import * as fleet from "./fleet.js";
+import * as gallery from "./gallery.js";
 import * as overview from "./overview.js";
 import * as scripts from "./scripts.js";
 import * as servers from "./servers.js";
@@ -18,6 +19,7 @@ const PAGES = [
   ["calls", "Calls", calls.list],
   ["scripts", "Scripts", scripts.list],
   ["approvals", "Approvals", approvals.view],
+  ["gallery", "Gallery", gallery.view],
   ["sessions", "Sessions", sessions.view],
   ["fleet", "Fleet", fleet.view],
   ["settings", "Settings", settings.view],
@@ -26,6 +28,7 @@ const PAGES = [
 const DETAILS = new Map([
   ["server", ["servers", servers.one]],
   ["tool", ["tools", tools.one]],
+  ["listed", ["gallery", gallery.one]],
   ["call", ["calls", calls.one]],
   ["script", ["scripts", scripts.one]],
 ]);
