@@ -167,8 +167,10 @@ fn happens(
             ("stop", Some(Undo::Continue(gateway)))
         }
         (4, _) => {
+            // One that is still starting just ends.
+            let was_up = world.readyz(gateway).is_some();
             let status = world.stop(gateway);
-            if !status.success() {
+            if was_up && !status.success() {
                 log.fault(format!("g{gateway} ended with {status}:\n{}", world.log(gateway)));
             }
             ("upgrade", Some(Undo::Launch(gateway)))
