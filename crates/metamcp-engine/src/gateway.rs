@@ -307,6 +307,24 @@ impl Gateway {
         Gateway::join(&machine, config, worker, Surroundings::default())
     }
 
+    /// Becomes part of a fleet, where the settings say so.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    #[cfg(feature = "fleet")]
+    pub async fn join_fleet(&self, settings: &Settings) -> Result<(), crate::fleet::FleetError> {
+        self.machine.join_fleet(settings).await
+    }
+
+    /// The same in a build without it.
+    ///
+    /// # Errors
+    /// The settings name a bus.
+    #[cfg(not(feature = "fleet"))]
+    pub async fn join_fleet(&self, settings: &Settings) -> Result<(), NoFleet> {
+        self.machine.join_fleet(settings).await
+    }
+
     /// One of several: for clients in these surroundings. Must be called inside a runtime.
     pub fn join(
         machine: &Arc<Machine>,

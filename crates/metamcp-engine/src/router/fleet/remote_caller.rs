@@ -1,6 +1,7 @@
 //! Who makes a call of another node here: both the responder and the client, at the other end of the bus.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -78,6 +79,7 @@ pub(super) fn pending(
         client: call
             .client
             .map(|(client, version)| ClientInfo { name: name(&client), version: name(&version) }),
+        session: session_of(run, call.session),
         ..Identity::new(u64::MAX, name(&call.principal).as_str().into())
     };
     let whose = Arc::new(RemoteCaller {
@@ -111,6 +113,17 @@ pub(super) fn pending(
     let fleet =
         CallPlace { grant: Some(Arc::clone(grant)), is_foreign: true, ..CallPlace::default() };
     Some(Pending::of(request, caller, record, fleet))
+}
+
+/// A number for a session of another node, by which its calls take turns with others.
+fn session_of(run: &Run, session: u64) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    if let Run::Foreign(call) = run {
+        call.caller.hash(&mut hasher);
+    }
+    session.hash(&mut hasher);
+    // Above every number of a session here.
+    hasher.finish() | 1 << 63
 }
 
 impl RemoteCaller {
