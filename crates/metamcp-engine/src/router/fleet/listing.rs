@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use metamcp_calls::dispatch::DispatchError;
 use metamcp_calls::pool::{ConnId, ServerId};
+use metamcp_tools::tool::Hints;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -95,6 +96,9 @@ impl Router {
             input: None,
             verbatim: Some(Verbatim::new("tools/list", Some(params))),
             result_mapper: None,
+            hints: Hints::default(),
+            as_task: false,
+            rewritten: None,
         };
         let caller = Caller {
             responder: Arc::clone(&lister) as Arc<dyn Responder>,

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use metamcp_calls::dispatch::DispatchError;
-use metamcp_calls::failure::Failure;
+use metamcp_calls::failure::{Fact, Failure};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::super::error::CallErrorKind;
-use super::super::{CallError, CallOutcome, Level, Pending, Router, UpstreamRequest};
+use super::super::{CallError, CallOutcome, Pending, Router, UpstreamRequest};
 use super::placed::Placed;
 use crate::fleet::Body;
 
@@ -49,9 +49,9 @@ pub(super) struct Call {
     pub client: Option<(String, String)>,
     /// Of its client: a JSON object.
     pub capabilities: String,
-    /// The log level that its client set.
-    pub level: Option<Body>,
     pub is_stateless: bool,
+    /// The server is to be told that it is one.
+    pub as_task: bool,
 }
 
 /// How it ended.
@@ -109,7 +109,7 @@ pub(super) enum Replied {
     Unreadable,
 }
 
-pub(super) fn call(placed: &Placed, pending: &Pending, level: Option<&Level>) -> Body {
+pub(super) fn call(placed: &Placed, pending: &Pending) -> Body {
     let (request, caller) = (&pending.request, &pending.caller);
     let identity = caller.client.identity();
     let body = |bytes: &Bytes| Body(bytes.clone());
@@ -130,8 +130,8 @@ pub(super) fn call(placed: &Placed, pending: &Pending, level: Option<&Level>) ->
         session: identity.session,
         client: identity.client.as_ref().map(|it| (it.name.clone(), it.version.clone())),
         capabilities: caller.client.capabilities().to_string(),
-        level: level.map(body),
         is_stateless: caller.responder.is_stateless(),
+        as_task: request.as_task,
     })
 }
 
@@ -149,6 +149,12 @@ pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
 }
 
 impl Answered {
+    /// It was not given to a process.
+    pub(super) fn not_run(why: &str) -> Answered {
+        let failure = Failure::new(Fact::Unreachable { reason: why.to_owned() });
+        Answered::Dispatch(Ended::Unavailable { failure, retry_after: Some(super::TRY_AGAIN) })
+    }
+
     pub(super) fn of(outcome: CallOutcome) -> Answered {
         let error = match outcome {
             CallOutcome::Result(result) => return Answered::Result(Body(result)),
