@@ -1,5 +1,6 @@
 //! The gateway as a library: performs the I/O that the pure crates decide on. See ARCHITECTURE.md for the map.
 
+pub mod approvals;
 pub mod audit;
 pub mod catalog;
 pub mod change_counter;

@@ -53,7 +53,7 @@ pub struct Owner {
 impl Owner {
     /// Whether this reader may read a value of that owner: it has to be the same principal, and a session restricted to a
     /// toolset reads only what was stored there.
-    fn may_read(&self, other: &Owner) -> bool {
+    pub fn may_read(&self, other: &Owner) -> bool {
         self.principal == other.principal
             && (self.toolset.is_none() || self.toolset == other.toolset)
     }

@@ -7,6 +7,7 @@
 //! asked when the call comes, when its bytes leave and when its answer is there. Everything else waits here.
 
 mod listing;
+mod operated;
 mod placed;
 mod remote_caller;
 mod wire;
