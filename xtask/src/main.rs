@@ -14,6 +14,7 @@ mod gallery;
 mod hardened;
 mod notes;
 mod oldest;
+mod openapi;
 mod pictures;
 mod real;
 mod run;
@@ -139,6 +140,12 @@ const TASKS: &[Task] = &[
         options: "[FOLDER] [--quick | --cut] [--scale TOOLS]",
         about: "how well tools are found on the sets in FOLDER or METAMCP_DATA, at which cost; writes docs/search.md",
         run: eval::run,
+    },
+    Task {
+        name: "openapi",
+        options: "[FILE]...",
+        about: "reads published descriptions of APIs, or those named, as the gateway does, and checks every schema; writes the table of docs/openapi.md",
+        run: openapi::run,
     },
 ];
 

@@ -546,7 +546,7 @@ mod tests {
         let locked = json("package-lock.json");
         let requirements = |name: &str| fs::read_to_string(sources().join(name)).unwrap();
         let mut npm = 0;
-        for entry in ["servers", "clients", "compilers", "runtimes", "models", "buses"]
+        for entry in ["servers", "clients", "apis", "compilers", "runtimes", "models", "buses"]
             .iter()
             .flat_map(|kind| manifest[kind].as_array().unwrap())
         {

@@ -39,8 +39,8 @@ pub use self::schema::json_schema;
 pub use self::server::{ITSELF, SWITCHED_OFF};
 pub use self::toolset::Toolset;
 pub use self::transport::{
-    Grant, HttpKind, HttpOptions, IdentityProvider, LocalCommand, Login, RemoteEndpoint, TlsFiles,
-    Transport, is_called_as_we_are,
+    ApiEndpoint, Grant, HttpKind, HttpOptions, IdentityProvider, LocalCommand, Login,
+    OAuthEndpoints, RemoteEndpoint, TlsFiles, Transport, is_called_as_we_are,
 };
 use crate::scope::Scope;
 use crate::settings::words;

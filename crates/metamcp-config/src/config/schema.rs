@@ -74,7 +74,7 @@ fn server_schema() -> Value {
             let help = format!("The same as `{name}`. {}", known.help);
             properties.insert((*alias).to_owned(), described((known.schema)(), &help));
         }
-        if matches!(name, "command" | "url") {
+        if matches!(name, "command" | "url" | "openapi") {
             required.extend(
                 std::iter::once(&name)
                     .chain(known.key.aliases)

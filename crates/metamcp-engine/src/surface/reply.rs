@@ -659,9 +659,27 @@ fn scrubbed(text: &str, config: Option<&ServerConfig>) -> String {
     redact(&cleaned, secrets).into_owned()
 }
 
+/// What differs where the server is made of a description.
+fn advice_on_api(fact: &Fact) -> Option<&'static str> {
+    Some(match fact {
+        Fact::Unreachable { .. } | Fact::StartTimedOut { .. } => {
+            "Check that the API is running, and `baseUrl` and `openapi` in the configuration."
+        }
+        Fact::Insecure { .. } => "Check its `baseUrl`, and its `tls` in the configuration.",
+        Fact::HttpStatus { .. } => "The API itself is in trouble: try again later.",
+        Fact::Astray { .. } => "Check its `baseUrl` in the configuration.",
+        _ => return None,
+    })
+}
+
 fn advice(failure: &Failure, config: Option<&ServerConfig>) -> &'static str {
     let remote = config.is_some_and(|config| config.transport.is_remote());
     let installs = config.is_some_and(upstream::installs);
+    if config.is_some_and(|config| config.transport.api().is_some())
+        && let Some(advice) = advice_on_api(&failure.fact)
+    {
+        return advice;
+    }
     match &failure.fact {
         Fact::OutOfFiles { .. } => {
             "Raise the limit on open files (`ulimit -n`) where metamcp is started, or lower pool.poolSize."

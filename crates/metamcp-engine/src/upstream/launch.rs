@@ -9,6 +9,7 @@ use metamcp_config::settings::Settings;
 
 use super::era_cache::EraCache;
 use super::instructions_cache::InstructionsCache;
+use super::openapi::description::Descriptions;
 use super::remote::Sites;
 use super::stdio::Processes;
 use crate::login::{SharedLogins, Tokens};
@@ -20,6 +21,7 @@ pub struct Launcher {
     pub instructions_cache: InstructionsCache,
     pub(super) processes: Processes,
     pub(super) sites: Sites,
+    pub(super) descriptions: Descriptions,
 }
 
 impl Launcher {
@@ -29,6 +31,7 @@ impl Launcher {
             instructions_cache: InstructionsCache::under(&settings.home),
             processes: Processes::new(shim, settings),
             sites: Sites::new(settings, observer),
+            descriptions: Descriptions::under(&settings.home),
         }
     }
 

@@ -34,6 +34,7 @@ mod model;
 mod npm_search;
 #[cfg(feature = "otlp")]
 mod observability;
+mod openapi;
 mod page;
 mod peer;
 mod plan;

@@ -34,6 +34,8 @@ pub struct Site {
     pub client_options: ClientOptions,
     pub line_bytes: usize,
     pub credentials: Credentials,
+    /// Whether a refused request may begin a sign-in.
+    pub is_login_wanted: bool,
     pub mirrors: Mirrors,
 }
 
@@ -116,6 +118,7 @@ impl Sites {
             client_options,
             line_bytes,
             credentials,
+            is_login_wanted: options.login.wanted,
             mirrors,
         })
     }
