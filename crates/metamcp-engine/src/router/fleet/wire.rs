@@ -167,6 +167,10 @@ impl Answered {
             CallErrorKind::Unusable(why) | CallErrorKind::Unrecorded(why) => {
                 Answered::Unusable(why)
             }
+            // Both are said where a call begins, and calls of others do not begin here.
+            CallErrorKind::Unapproved(_) | CallErrorKind::Mismatch(_) => {
+                Answered::Unusable("was not called: the gateway that runs it refused it".to_owned())
+            }
             CallErrorKind::Oversize { bytes, limit } => Answered::Oversize { bytes, limit },
             CallErrorKind::Dispatch { error, holders } => match ended(error, &holders) {
                 Some(ended) => Answered::Dispatch(ended),
