@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use metamcp_calls::dispatch::DispatchError;
-use metamcp_tools::tool::Hints;
 use metamcp_calls::pool::{ConnId, ServerId};
+use metamcp_tools::tool::Hints;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::oneshot;

@@ -1,6 +1,7 @@
 //! Who makes a call of another node here: both the responder and the client, at the other end of the bus.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -68,24 +69,25 @@ pub(super) fn pending(
         progress: call.wants_progress.then(|| Bytes::from_static(TOKEN)),
         call_progress: None,
         harmless: call.harmless,
-        // Whether a person has to approve it was decided where it was made.
-        hints: Hints::default(),
         input: call.input.map(|(responses, state)| {
             let state = state.map(|state| state.0);
             Arc::new(Input { responses: responses.0, state, is_sealed: false })
         }),
         verbatim,
-        rewritten: None,
-        as_task: call.as_task,
         result_mapper: None,
+        // Its caller's record has them.
+        hints: Hints::default(),
+        as_task: call.as_task,
+        rewritten: None,
     };
-    // Hidden arguments may be secrets, which do not travel: each gateway has its own.
+    // Here, where the secrets are that it may put in.
     router.rewrite(&mut request).ok()?;
     let name = |name: &str| text::clean_line(name, MAX_NAME).into_owned();
     let identity = Identity {
         client: call
             .client
             .map(|(client, version)| ClientInfo { name: name(&client), version: name(&version) }),
+        session: session_of(run, call.session),
         ..Identity::new(u64::MAX, name(&call.principal).as_str().into())
     };
     let whose = Arc::new(RemoteCaller {
@@ -119,6 +121,17 @@ pub(super) fn pending(
     let fleet =
         CallPlace { grant: Some(Arc::clone(grant)), is_foreign: true, ..CallPlace::default() };
     Some(Pending::of(request, caller, record, fleet))
+}
+
+/// A number for a session of another node, by which its calls take turns with others.
+fn session_of(run: &Run, session: u64) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    if let Run::Foreign(call) = run {
+        call.caller.hash(&mut hasher);
+    }
+    session.hash(&mut hasher);
+    // Above every number of a session here.
+    hasher.finish() | 1 << 63
 }
 
 impl RemoteCaller {
