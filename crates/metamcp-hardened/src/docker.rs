@@ -303,5 +303,5 @@ fn words(from: Option<impl Read>) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace(char::is_control, "")
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests;
