@@ -303,5 +303,6 @@ fn words(from: Option<impl Read>) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace(char::is_control, "")
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests;
