@@ -18,4 +18,5 @@ pub mod restart_backoff;
 pub mod shutdown;
 pub mod siblings;
 pub mod state_change;
+pub mod tasks;
 pub mod turns;

@@ -39,8 +39,8 @@ pub use self::schema::json_schema;
 pub use self::server::{ITSELF, SWITCHED_OFF};
 pub use self::toolset::Toolset;
 pub use self::transport::{
-    Grant, HttpKind, HttpOptions, IdentityProvider, LocalCommand, Login, RemoteEndpoint, TlsFiles,
-    Transport, is_called_as_we_are,
+    ApiEndpoint, Grant, HttpKind, HttpOptions, IdentityProvider, LocalCommand, Login,
+    OAuthEndpoints, RemoteEndpoint, TlsFiles, Transport, is_called_as_we_are,
 };
 use crate::scope::Scope;
 use crate::settings::words;
@@ -109,6 +109,10 @@ pub struct ServerConfig {
     pub max_in_flight: Option<u32>,
     /// Who shares an instance of it, where the file says so; `scope::of` decides otherwise.
     pub share: Option<Scope>,
+    /// Labels that a gateway of a fleet must have to run it, by name.
+    pub requires: Vec<(String, String)>,
+    /// The gateway of a fleet that runs it, or none does.
+    pub pin: Option<String>,
     /// Most instances that serve the same clients.
     pub instances: u32,
     /// Which tools may be seen and called.
@@ -156,6 +160,8 @@ impl ServerConfig {
             exclusive: false,
             max_in_flight: None,
             share: None,
+            requires: Vec::new(),
+            pin: None,
             instances: 1,
             tools: ToolFilter::default(),
             overrides: ToolOverrides::default(),
@@ -210,7 +216,11 @@ impl ServerConfig {
 
     /// How many instances may serve the clients that share one. A client's own state is in one process, never in two.
     pub fn instances_in(&self, scope: Scope) -> u32 {
-        if scope == Scope::Session { 1 } else { self.instances }
+        if matches!(scope, Scope::Session | Scope::Fleet | Scope::Principal) {
+            1
+        } else {
+            self.instances
+        }
     }
 
     /// The values to keep out of errors and logs: sensitive variables, and every header.

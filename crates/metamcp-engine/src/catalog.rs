@@ -18,6 +18,7 @@ use metamcp_tools::tool::{Fingerprint, ServerTools, Tool};
 use metamcp_types::moment::Moment;
 use metamcp_wire::handshake::Peer;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::change_counter::ChangeCounter;
@@ -29,9 +30,11 @@ use crate::upstream::server_cache::fingerprint;
 
 mod narrowed;
 pub mod schema_cache;
+mod shared;
 
 pub use narrowed::Narrowed;
 use schema_cache::{SchemaCache, Server, Written};
+pub use shared::Received;
 
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
@@ -185,6 +188,9 @@ pub struct Catalog {
     /// Cache writes under way.
     writes: Mutex<Vec<JoinHandle<()>>>,
     loaded: ChangeCounter,
+    /// Servers that have listed something new, of which other gateways of a fleet have not heard.
+    unshared: Mutex<BTreeSet<DefinitionId>>,
+    listed_news: Notify,
     digest: OnceLock<Digest>,
     ttl: Duration,
     tuning: Tuning,
@@ -220,6 +226,8 @@ impl Catalog {
             cache,
             writes: Mutex::default(),
             loaded: ChangeCounter::default(),
+            unshared: Mutex::default(),
+            listed_news: Notify::new(),
             digest: OnceLock::new(),
             ttl,
             tuning: Tuning::default(),
@@ -493,6 +501,7 @@ impl Catalog {
                     cache.write_if_changed(whose, &tools, era, unix_millis())
                 {
                     catalog.keep(server);
+                    catalog.has_listed(server);
                 }
             });
             let mut writes = self.writes();

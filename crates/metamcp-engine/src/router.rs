@@ -10,6 +10,8 @@ mod caller;
 mod connect;
 mod context;
 mod error;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod handshake;
 mod inbound;
 mod input_required;
@@ -20,8 +22,10 @@ mod recording;
 mod relay;
 mod send;
 mod server_capabilities;
+mod server_tasks;
 mod servers;
 mod stderr_tails;
+mod take_over;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -64,6 +68,7 @@ pub use message::{Input, Verbatim};
 pub use recording::Unrecorded;
 pub use relay::{Level, ServerRequest};
 pub use servers::{Definition, Entry, Instance, ScopeKey, Servers, as_written, environment_of};
+pub use take_over::{LongCall, TakenOver};
 
 /// Arguments of at least this size stay in the read buffer; smaller ones are copied, which frees it sooner.
 const COPY_BELOW: usize = 16 * 1024;
@@ -100,6 +105,8 @@ pub struct UpstreamRequest {
     pub input: Option<Arc<Input>>,
     /// The request as the client wrote it, where it is forwarded unchanged; then there are no `arguments`.
     pub verbatim: Option<Verbatim>,
+    /// The server wants this tool to be called as a task, and an older server has to be told that it is.
+    pub as_task: bool,
     /// What is sent in its place, where the user overrides the tool.
     pub(crate) rewritten: Option<overriding::Rewritten>,
     /// Maps the outcome before it reaches the caller.
@@ -117,20 +124,42 @@ impl UpstreamRequest {
     }
 }
 
-/// Maps an outcome on its way to the caller: another form of the same response, never another response.
+/// Follows a call to its end: maps its outcome on its way to the caller, which makes another form of the same response and
+/// never another response; and says what happens to the call if it takes long.
 pub struct ResultMapper {
-    map: Box<dyn FnOnce(CallOutcome) -> CallOutcome + Send>,
+    follow: Box<dyn Follow>,
     /// Results up to this size take it well under 100 us; longer ones are mapped off the thread that relays calls.
     cheap_up_to: usize,
+}
+
+/// See [`ResultMapper`].
+pub trait Follow: Send {
+    fn map(self: Box<Self>, outcome: CallOutcome) -> CallOutcome;
+    /// Whether the call is to be taken over by another caller after it was under way for so long.
+    fn outlives(&mut self, _call: &LongCall<'_>) -> Option<TakenOver> {
+        None
+    }
+}
+
+struct ByFunction<F>(F);
+
+impl<F: FnOnce(CallOutcome) -> CallOutcome + Send> Follow for ByFunction<F> {
+    fn map(self: Box<Self>, outcome: CallOutcome) -> CallOutcome {
+        (self.0)(outcome)
+    }
 }
 
 impl ResultMapper {
     /// By a function that reads the whole result and must not block.
     pub fn new(map: impl FnOnce(CallOutcome) -> CallOutcome + Send + 'static) -> ResultMapper {
-        ResultMapper { map: Box::new(map), cheap_up_to: SHORT_RESULT }
+        ResultMapper::following(ByFunction(map))
     }
 
-    /// The same for a function that only looks at the length of results up to this size.
+    pub fn following(follow: impl Follow + 'static) -> ResultMapper {
+        ResultMapper { follow: Box::new(follow), cheap_up_to: SHORT_RESULT }
+    }
+
+    /// The same for one that only looks at the length of results up to this size.
     #[must_use]
     pub fn cheap_up_to(self, bytes: usize) -> ResultMapper {
         ResultMapper { cheap_up_to: bytes.max(SHORT_RESULT), ..self }
@@ -163,9 +192,22 @@ pub(crate) struct Pending {
     open_requests: u32,
     input_retries: Option<Box<InputRetries>>,
     record: CallRecord,
+    #[cfg(feature = "fleet")]
+    fleet: fleet::CallPlace,
 }
 
 impl Pending {
+    #[cfg(feature = "fleet")]
+    fn of(
+        request: UpstreamRequest,
+        caller: Caller,
+        record: CallRecord,
+        fleet: fleet::CallPlace,
+    ) -> Pending {
+        let (key, sent_end, open_requests, input_retries) = (0, u64::MAX, 0, None);
+        Pending { request, caller, key, sent_end, open_requests, input_retries, record, fleet }
+    }
+
     /// Whether its response goes there, under this tag if one is given.
     fn is_of(&self, responder: &Arc<dyn Responder>, tag: Option<&[u8]>) -> bool {
         self.caller.responds_to(responder) && tag.is_none_or(|tag| self.caller.tag == tag)
@@ -223,6 +265,7 @@ pub struct Router {
     input_required: input_required::Table,
     server_capabilities: server_capabilities::ServerCapabilities,
     silences: Arc<call_progress::Silences>,
+    long_calls: take_over::Watch,
     /// The responders of calls whose results are being mapped, by address.
     mapping: Mutex<Vec<usize>>,
     /// What the last process of each server wrote to stderr, also after it has gone.
@@ -231,6 +274,8 @@ pub struct Router {
     offered: Mutex<HashSet<(u64, String)>>,
     rearm: Notify,
     recording: recording::Recording,
+    #[cfg(feature = "fleet")]
+    fleet: fleet::FleetCalls,
     approving: approving::Approving,
     /// Where everything that happens is published.
     pub observer: Arc<Observer>,
@@ -272,11 +317,14 @@ impl Router {
             input_required: input_required::Table::default(),
             server_capabilities: server_capabilities::ServerCapabilities::default(),
             silences: Arc::default(),
+            long_calls: take_over::Watch::default(),
             mapping: Mutex::default(),
             stderr_tails: stderr_tails::Table::default(),
             offered: Mutex::default(),
             rearm: Notify::new(),
             recording: recording::Recording::default(),
+            #[cfg(feature = "fleet")]
+            fleet: fleet::FleetCalls::default(),
             approving: approving::Approving::default(),
             observer,
             state_changes: ChangeCounter::default(),
@@ -308,7 +356,13 @@ impl Router {
 
     /// What an operator may see of a server.
     pub fn view(&self, server: ServerId) -> Option<ServerView> {
-        self.lock().dispatch.view(server)
+        let view = self.lock().dispatch.view(server);
+        #[cfg(feature = "fleet")]
+        if self.is_listing_elsewhere(server) {
+            // It has no process here, and is about to tell what it can.
+            return view.map(|view| ServerView { state: Some(SlotState::Connecting), ..view });
+        }
+        view
     }
 
     /// Makes a call. It gets exactly one response, through its caller, and one record.
@@ -337,6 +391,8 @@ impl Router {
             open_requests: 0,
             input_retries: None,
             record,
+            #[cfg(feature = "fleet")]
+            fleet: fleet::CallPlace::default(),
         };
         match rewritten {
             Ok(()) => self.gate(pending, now),
@@ -355,6 +411,11 @@ impl Router {
 
     /// Passes a call to the dispatch, under a key of its own.
     fn enter(&self, mut pending: Pending, now: Moment) {
+        #[cfg(feature = "fleet")]
+        match self.to_fleet(pending, now) {
+            Some(here) => pending = here,
+            None => return,
+        }
         let lane = pending.record.identity.session;
         let options = CallOptions { harmless: pending.request.harmless, lane, timeout: None };
         let mut effects = Effects::new();
@@ -411,6 +472,8 @@ impl Router {
         self.cancel_input_required(responder, tag);
         self.cancel_approving(responder, tag);
         self.cancel_recording(responder, tag);
+        #[cfg(feature = "fleet")]
+        self.cancel_in_fleet(responder, tag);
         let now = self.clock.now();
         let mut effects = Effects::new();
         let mut state = self.lock();
@@ -423,6 +486,10 @@ impl Router {
 
     /// Makes sure that a server's tools become known: starts it if needed. The error says why it cannot.
     pub fn wake(&self, server: ServerId) -> Result<(), DispatchError> {
+        #[cfg(feature = "fleet")]
+        if self.is_listed_elsewhere(server) {
+            return Ok(());
+        }
         let now = self.clock.now();
         let mut effects = Effects::new();
         let mut state = self.lock();
@@ -474,6 +541,8 @@ impl Router {
     pub fn stop_now(&self) {
         self.stop_approving();
         self.stop_input_required();
+        #[cfg(feature = "fleet")]
+        self.stop_in_fleet();
         let now = self.clock.now();
         self.with(|dispatch, effects| dispatch.stop_now(now, effects));
     }
@@ -509,6 +578,8 @@ impl Router {
         let suspended = self.input_required.count_of(is_its)
             + self.recording_of(is_its)
             + self.approving_of(is_its);
+        #[cfg(feature = "fleet")]
+        let suspended = suspended + self.count_in_fleet(is_its);
         mapping + suspended + self.lock().dispatch.find(is_its).len()
     }
 

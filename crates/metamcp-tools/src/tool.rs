@@ -134,6 +134,14 @@ impl Tool {
         &self.raw
     }
 
+    /// Whether the server takes calls of it only as tasks, as servers of 2025-11-25 may say.
+    pub fn is_task_only(&self) -> bool {
+        // Few tools say anything about it.
+        self.raw.contains("\"taskSupport\"")
+            && serde_json::from_str::<Value>(&self.raw)
+                .is_ok_and(|raw| raw["execution"]["taskSupport"] == "required")
+    }
+
     /// The input schema as the server wrote it.
     pub fn input_schema(&self) -> Option<&str> {
         self.raw.get(self.input_schema.clone()?)

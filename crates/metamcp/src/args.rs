@@ -6,6 +6,7 @@
 mod audit;
 mod daemon;
 mod flags;
+mod fleet;
 mod groups;
 mod observe;
 mod parse_error;
@@ -27,6 +28,7 @@ pub(crate) use self::daemon::{
     ServiceCommand, StatusArgs, UiArgs,
 };
 pub(crate) use self::flags::SettingFlags;
+pub(crate) use self::fleet::{FleetCommand, FleetDrainArgs, FleetMoveArgs};
 pub(crate) use self::observe::{
     CallsArgs, CallsCommand, CallsFilter, CallsShowArgs, LogsArgs, RestartArgs, TopArgs,
 };
@@ -144,6 +146,9 @@ Examples:
     /// The daemon that serves all clients: status, stop, restart, logs
     #[command(subcommand, after_help = daemon::DAEMON_HELP)]
     Daemon(DaemonCommand),
+    /// Many gateways that are one: how they are, drain one, move a server
+    #[command(subcommand, after_help = fleet::FLEET_HELP)]
+    Fleet(FleetCommand),
     /// Have the daemon started at login: install, uninstall
     #[command(subcommand, after_help = daemon::SERVICE_HELP)]
     Service(ServiceCommand),
@@ -275,6 +280,7 @@ impl Command {
             Command::Calls(args) => args.filter.json,
             Command::Logs(args) => args.json,
             Command::Restart(args) => args.json,
+            Command::Fleet(command) => command.wants_json(),
             Command::Service(ServiceCommand::Install(args) | ServiceCommand::Uninstall(args)) => {
                 args.json
             }

@@ -292,6 +292,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
             with_home(config_request, |home| commands::audit::run(home, &command, &mut out))
         }
         Command::Daemon(command) => commands::daemon::run(config_request, &command, &mut out),
+        Command::Fleet(command) => {
+            with_config(config_request, |loaded| commands::fleet::run(loaded, &command, &mut out))
+        }
         Command::Service(command) => with_home(config_request, |home| {
             let (is_install, args) = match command {
                 ServiceCommand::Install(args) => (true, args),

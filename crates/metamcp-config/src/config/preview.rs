@@ -50,6 +50,8 @@ pub struct ServerPreview {
     pub runs: String,
     /// Whether that is the address of a remote server.
     pub is_remote: bool,
+    /// Where the description of an API is, as written, if one makes the server.
+    pub openapi: Option<String>,
     pub cwd: Option<String>,
     /// Variables or headers it would be given, each with what the file says.
     pub gives: Vec<(String, String)>,
@@ -176,6 +178,7 @@ impl Shown {
             return preview;
         }
         preview.is_remote = server.transport.is_remote();
+        preview.openapi = server.transport.api().map(|api| api.description.clone());
         let word = |word| if preview.is_remote { Cow::Borrowed(word) } else { quoted(word) };
         let line: Vec<_> = server.transport.words().into_iter().map(word).collect();
         preview.runs = self.spelt(&line.join(" "), LONGEST);
@@ -228,8 +231,18 @@ impl Shown {
 
 /// Whether a key is shown in a form of its own, under whichever of its names.
 fn is_shown_elsewhere(key: &str) -> bool {
-    const ELSEWHERE: [&str; 8] =
-        ["command", "args", "env", "cwd", "url", "headers", "type", "description"];
+    const ELSEWHERE: [&str; 10] = [
+        "command",
+        "args",
+        "env",
+        "cwd",
+        "url",
+        "headers",
+        "type",
+        "description",
+        "openapi",
+        "credentials",
+    ];
     let known = SERVER_KEYS
         .iter()
         .map(|known| &known.key)

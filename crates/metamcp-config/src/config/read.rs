@@ -183,6 +183,11 @@ pub(super) struct Fields<'n, 'a> {
 }
 
 impl<'n, 'a> Fields<'n, 'a> {
+    /// Whether a key is there and was not taken yet.
+    pub(super) fn holds(&self, name: &str) -> bool {
+        self.found.iter().any(|(known, _)| *known == name)
+    }
+
     /// Sorts the keys of an object into known, foreign and unknown ones.
     pub(super) fn read(
         report: &mut Report<'_>,

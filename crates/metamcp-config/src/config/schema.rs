@@ -74,7 +74,7 @@ fn server_schema() -> Value {
             let help = format!("The same as `{name}`. {}", known.help);
             properties.insert((*alias).to_owned(), described((known.schema)(), &help));
         }
-        if matches!(name, "command" | "url") {
+        if matches!(name, "command" | "url" | "openapi") {
             required.extend(
                 std::iter::once(&name)
                     .chain(known.key.aliases)
@@ -123,6 +123,7 @@ fn group_schema(object: &str) -> Value {
         "timeouts" => "Time limits.",
         "limits" => "Limits of size and number.",
         "search" => "How tools are found.",
+        "cluster" => "A fleet of gateways.",
         "daemon" => "The process that clients share.",
         "code" => "Code mode: sandbox and limits of scripts.",
         _ => "Settings.",

@@ -14,7 +14,10 @@ use jsonc_parser::common::Range;
 
 use self::overrides::read_overrides;
 use self::transport::{Values, read_transport};
-use super::keys::{FOREIGN_SERVER_KEYS, LONGEST_TIME, MOST_IN_FLIGHT, MOST_INSTANCES, SERVER_KEYS};
+use super::keys::{
+    FOREIGN_SERVER_KEYS, LONGEST_LABEL, LONGEST_TIME, MOST_IN_FLIGHT, MOST_INSTANCES, MOST_LABELS,
+    SERVER_KEYS,
+};
 use super::read::{Fields, Key, Node, properties};
 use super::report::Report;
 use super::toolset::read_words;
@@ -83,6 +86,8 @@ pub(super) fn read_server(
     let share = fields.take("share").and_then(|field| word(report, &field.node, Scope::WORDS));
     let share = share.and_then(Scope::from_word);
     let instances = read_instances(report, &mut fields, share);
+    let requires = read_requires(report, &mut fields, share);
+    let pin = read_pin(report, &mut fields, share);
     let description = fields.take("description").and_then(|field| field.node.string(report));
     let tags = fields.take("tags").map(|field| read_words(report, &field.node));
     let tags = tags.unwrap_or_default();
@@ -111,6 +116,8 @@ pub(super) fn read_server(
         exclusive,
         max_in_flight,
         share,
+        requires,
+        pin,
         instances,
         tools,
         overrides: overrides.unwrap_or_default(),
@@ -359,6 +366,57 @@ fn read_instances(
         report.warn(field.node.range(), &field.node.path, message, None);
     }
     number.and_then(|number| u32::try_from(number).ok()).unwrap_or(1)
+}
+
+/// Labels a node must have.
+fn read_requires(
+    report: &mut Report<'_>,
+    fields: &mut Fields<'_, '_>,
+    share: Option<Scope>,
+) -> Vec<(String, String)> {
+    let Some(field) = fields.take("requires") else { return Vec::new() };
+    let Some(object) = field.node.object(report) else { return Vec::new() };
+    only_in_a_fleet(report, &field.node, share);
+    let mut labels = Vec::new();
+    for (name, _, node) in properties(report, object, &field.node.path) {
+        let Some(value) = node.string(report) else { continue };
+        if labels.len() == MOST_LABELS || name.len() + value.len() > LONGEST_LABEL {
+            let message =
+                "a server requires at most 32 labels, each of at most 128 bytes with its value";
+            report.warn(node.range(), &node.path, message, None);
+            break;
+        }
+        labels.push((name.to_owned(), value.to_owned()));
+    }
+    labels.sort();
+    labels
+}
+
+fn read_pin(
+    report: &mut Report<'_>,
+    fields: &mut Fields<'_, '_>,
+    share: Option<Scope>,
+) -> Option<String> {
+    let field = fields.take("pin")?;
+    let name = field.node.string(report)?;
+    only_in_a_fleet(report, &field.node, share);
+    if !is_node_name(name) {
+        return field.node.wrong(report, "the name of a gateway: 1 to 64 letters, digits, - and _");
+    }
+    Some(name.to_owned())
+}
+
+fn only_in_a_fleet(report: &mut Report<'_>, node: &Node<'_, '_>, share: Option<Scope>) {
+    if !matches!(share, Some(Scope::Fleet | Scope::Principal)) {
+        let message = "has no effect: only a server with `\"share\": \"fleet\"` or `\"principal\"` runs elsewhere than where it is called";
+        report.warn(node.range(), &node.path, message, None);
+    }
+}
+
+/// What the bus of a fleet takes as the name of a gateway.
+fn is_node_name(name: &str) -> bool {
+    let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    !name.is_empty() && name.len() <= 64 && name.bytes().all(is_fit)
 }
 
 fn read_tools(report: &mut Report<'_>, fields: &mut Fields<'_, '_>) -> ToolFilter {

@@ -5,6 +5,7 @@
 
 mod approvals;
 mod audit;
+mod cluster;
 mod code;
 mod daemon;
 mod notify;
@@ -106,7 +107,7 @@ impl Setting {
         let key = self.key.unwrap_or_default();
         match key.split_once('.') {
             Some(("serve" | "provision", _)) => !HARMLESS.contains(&self.flag),
-            Some(("code", "profile" | "image") | ("audit", _)) => true,
+            Some(("code", "profile" | "image") | ("audit" | "cluster", _)) => true,
             _ => GUARDS.contains(&self.flag),
         }
     }
@@ -155,6 +156,7 @@ pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
         provision::SETTINGS,
         code::SETTINGS,
         serve::SETTINGS,
+        cluster::SETTINGS,
         daemon::SETTINGS,
         audit::SETTINGS,
         notify::SETTINGS,

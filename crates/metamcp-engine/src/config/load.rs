@@ -15,7 +15,10 @@ use metamcp_config::settings::{
 };
 
 use super::project::{self, PROJECT_FILE, Project, ProjectTrust};
-use super::{LARGEST_FILE, Lack, LoadError, LoadOptions, Loaded, Remark, Source, self_reference};
+use super::{
+    LARGEST_FILE, Lack, LoadError, LoadOptions, Loaded, Remark, Source, descriptions,
+    self_reference,
+};
 use crate::trust::TrustStore;
 
 /// The user's own file, in the home of metamcp; the first that exists.
@@ -93,6 +96,8 @@ pub fn load(request: LoadOptions<'_>) -> Result<Loaded, LoadError> {
     for server in &mut servers {
         server.approvals.everywhere = Everywhere::from(&settings.approvals);
     }
+    let mut files = files;
+    files.extend(servers.iter().filter_map(|server| descriptions::file(server.transport.api()?)));
     let config = Config { servers, settings, toolsets };
     let wanted = &config.settings.toolset;
     if !wanted.is_empty() && config.toolset(wanted).is_none() {
@@ -229,7 +234,8 @@ fn find(
     let mut project = found.as_ref().map(|(project, _)| project.clone());
     if let Some((of, Some(text))) = found {
         match parsed(&of.path, text, ServerOrigin::Project, lookup) {
-            Ok(read) => {
+            Ok(mut read) => {
+                descriptions::hold_to(&of.descriptions, &mut read.config.servers);
                 remarks.extend(read.remarks());
                 // A stranger's file may ask for more approvals, and not for fewer.
                 let (tightened, ignored) = config::tightened(read.given.clone(), &values);
@@ -307,6 +313,8 @@ struct FileRead {
     warnings: Vec<Warning>,
     faults: Vec<Problem>,
     given: Vec<Given>,
+    /// Servers whose description cannot be read, and why.
+    unreadable: Vec<(String, String)>,
 }
 
 impl FileRead {
@@ -318,7 +326,12 @@ impl FileRead {
     fn remarks(&self) -> Vec<Remark> {
         let faults = self.faults.iter().map(|fault| Remark::of_fault(&self.path, fault));
         let warnings = self.warnings.iter().map(|warning| Remark::of_file(&self.path, warning));
-        faults.chain(warnings).collect()
+        let unreadable = self.unreadable.iter().map(|(server, why)| {
+            let message = format!("the description of its server {server:?} cannot be used: {why}");
+            let hint = "`openapi` is a file relative to this one, or an address".to_owned();
+            self.remark(Severity::Warning, message, Some(hint))
+        });
+        faults.chain(warnings).chain(unreadable).collect()
     }
 
     /// Warns of secrets in the user's own file that other users can read.
@@ -366,6 +379,8 @@ fn parsed(
 ) -> Result<FileRead, ConfigError> {
     let mut loaded = config::parse(&text, lookup)?;
     self_reference::skip_self(path, &text, &mut loaded);
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let unreadable = descriptions::locate(folder, &mut loaded.config.servers);
     for server in &mut loaded.config.servers {
         server.origin = origin;
     }
@@ -382,6 +397,7 @@ fn parsed(
         warnings: loaded.warnings,
         faults: loaded.faults,
         given: loaded.given.into_iter().map(at_path).collect(),
+        unreadable,
     })
 }
 

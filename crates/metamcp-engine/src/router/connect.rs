@@ -44,6 +44,12 @@ struct Refreshing {
 /// Opens the transport to a server and performs the handshake.
 pub(super) async fn connect(router: Arc<Router>, conn: ConnId, server: ServerId) {
     let Some(entry) = router.entry(server) else { return router.gone(conn) };
+    #[cfg(feature = "fleet")]
+    if !router.may_start(server) {
+        let reason =
+            "another gateway of the fleet runs it, or nobody may at this moment".to_owned();
+        return start_failed(&router, conn, Failure::new(Fact::Unreachable { reason }));
+    }
     let begun = router.clock.now();
     let known = router.launcher.era_cache.known(&entry.config).await;
     start(router, conn, entry, known, begun).await;

@@ -93,6 +93,9 @@ pub(super) fn tail(
     request: &UpstreamRequest,
     is_first: bool,
 ) {
+    if request.as_task && about.stateless.is_none() {
+        line.text(",\"task\":{}");
+    }
     line.text(if is_first { "\"_meta\":" } else { ",\"_meta\":" });
     let (own, stateless) = (call_key(about.key), about.stateless);
     match (&request.meta, stateless) {
@@ -193,6 +196,7 @@ mod tests {
             hints: metamcp_tools::tool::Hints::default(),
             input: None,
             verbatim: Some(Verbatim::new(method, params)),
+            as_task: false,
             rewritten: None,
             result_mapper: None,
         };

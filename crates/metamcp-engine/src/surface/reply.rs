@@ -593,7 +593,7 @@ fn login_needed(server: &str, failure: &Failure, config: Option<&ServerConfig>) 
 }
 
 /// A server's JSON-RPC error, quoted as data.
-fn from_rpc(server: &str, raw: &[u8]) -> ErrorObject {
+pub(super) fn from_rpc(server: &str, raw: &[u8]) -> ErrorObject {
     let [code, message, data] = object::pick(raw, ["code", "message", "data"]).unwrap_or([None; 3]);
     let code: i64 = code.and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok()).unwrap_or(0);
     let message = message.and_then(object::text).unwrap_or_default();
@@ -659,9 +659,27 @@ fn scrubbed(text: &str, config: Option<&ServerConfig>) -> String {
     redact(&cleaned, secrets).into_owned()
 }
 
+/// What differs where the server is made of a description.
+fn advice_on_api(fact: &Fact) -> Option<&'static str> {
+    Some(match fact {
+        Fact::Unreachable { .. } | Fact::StartTimedOut { .. } => {
+            "Check that the API is running, and `baseUrl` and `openapi` in the configuration."
+        }
+        Fact::Insecure { .. } => "Check its `baseUrl`, and its `tls` in the configuration.",
+        Fact::HttpStatus { .. } => "The API itself is in trouble: try again later.",
+        Fact::Astray { .. } => "Check its `baseUrl` in the configuration.",
+        _ => return None,
+    })
+}
+
 fn advice(failure: &Failure, config: Option<&ServerConfig>) -> &'static str {
     let remote = config.is_some_and(|config| config.transport.is_remote());
     let installs = config.is_some_and(upstream::installs);
+    if config.is_some_and(|config| config.transport.api().is_some())
+        && let Some(advice) = advice_on_api(&failure.fact)
+    {
+        return advice;
+    }
     match &failure.fact {
         Fact::OutOfFiles { .. } => {
             "Raise the limit on open files (`ulimit -n`) where metamcp is started, or lower pool.poolSize."

@@ -243,7 +243,16 @@ fn finding(gateway: &Gateway, server: &ServerConfig, refused: Option<(Code, Stri
 fn hint(server: &ServerConfig, fact: Option<&Fact>, said: bool) -> String {
     let name = quoted(&server.name);
     let is_remote = server.transport.is_remote();
+    let is_api = server.transport.api().is_some();
     let first = match fact {
+        Some(Fact::Unreachable { .. } | Fact::StreamDropped | Fact::StartTimedOut { .. })
+            if is_api =>
+        {
+            "check that the API runs, and its `baseUrl` and `openapi` in the config file"
+        }
+        Some(Fact::Unsupported { .. }) if is_api => {
+            "change its entry in the config file, or the description"
+        }
         Some(fact) if fact.category() == Category::Auth => {
             return format!("metamcp auth login {name}, or put a token into its `headers`");
         }
