@@ -111,8 +111,10 @@ impl Router {
     /// The server's configuration, if this call may not be sent without an approval.
     fn needs_approval(&self, pending: &Pending) -> Option<Arc<ServerConfig>> {
         let request = &pending.request;
-        // A retry with answers continues a call that came by here: the gateway's seal binds it to the same arguments.
-        if request.method() != "tools/call" || request.input.is_some() {
+        // A retry with answers continues a call that came by here: the gateway's seal binds it to the same arguments. In
+        // direct mode a client may send answers that nobody asked for, which prove nothing.
+        let is_sealed = request.input.as_ref().is_some_and(|input| input.is_sealed);
+        if request.method() != "tools/call" || is_sealed {
             return None;
         }
         let config = self.ruled(request.server)?;

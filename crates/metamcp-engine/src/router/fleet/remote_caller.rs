@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use metamcp_calls::pool::{ConnId, ServerId};
+use metamcp_tools::tool::Hints;
 use metamcp_types::text;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -58,7 +59,7 @@ pub(super) fn pending(
         None => None,
     };
     let server_name = router.name_of(placed.server);
-    let request = UpstreamRequest {
+    let mut request = UpstreamRequest {
         server: placed.server,
         server_name: Arc::clone(&server_name),
         tool: call.tool.as_str().into(),
@@ -67,12 +68,19 @@ pub(super) fn pending(
         progress: call.wants_progress.then(|| Bytes::from_static(TOKEN)),
         call_progress: None,
         harmless: call.harmless,
+        // Whether a person has to approve it was decided where it was made.
+        hints: Hints::default(),
         input: call.input.map(|(responses, state)| {
-            Arc::new(Input { responses: responses.0, state: state.map(|state| state.0) })
+            let state = state.map(|state| state.0);
+            Arc::new(Input { responses: responses.0, state, is_sealed: false })
         }),
         verbatim,
+        rewritten: None,
+        as_task: call.as_task,
         result_mapper: None,
     };
+    // Hidden arguments may be secrets, which do not travel: each gateway has its own.
+    router.rewrite(&mut request).ok()?;
     let name = |name: &str| text::clean_line(name, MAX_NAME).into_owned();
     let identity = Identity {
         client: call

@@ -43,6 +43,8 @@ pub(super) struct Call {
     pub wants_progress: bool,
     pub verbatim: Option<(String, Body)>,
     pub harmless: bool,
+    /// Its server takes it as a task only, and has to be told.
+    pub as_task: bool,
     pub input: Option<(Body, Option<Body>)>,
     pub principal: String,
     pub session: u64,
@@ -122,6 +124,7 @@ pub(super) fn call(placed: &Placed, pending: &Pending, level: Option<&Level>) ->
         wants_progress: request.progress.is_some(),
         verbatim: request.verbatim.as_ref().map(|it| (it.method.to_owned(), body(&it.params))),
         harmless: request.harmless,
+        as_task: request.as_task,
         input: request
             .input
             .as_ref()
@@ -160,6 +163,10 @@ impl Answered {
             CallErrorKind::Malformed(defect) => Answered::Malformed(defect.to_string()),
             CallErrorKind::Unusable(why) | CallErrorKind::Unrecorded(why) => {
                 Answered::Unusable(why)
+            }
+            // Both are decided where a call is made.
+            CallErrorKind::Unapproved(_) | CallErrorKind::Mismatch(_) => {
+                Answered::Unusable("was not sent the call by its gateway".to_owned())
             }
             CallErrorKind::Oversize { bytes, limit } => Answered::Oversize { bytes, limit },
             CallErrorKind::Dispatch { error, holders } => match ended(error, &holders) {
