@@ -117,19 +117,15 @@ impl Router {
         if request.method() != "tools/call" || is_sealed {
             return None;
         }
-        // Without an entry the dispatch refuses it.
-        let entry = self.entry(request.server)?;
-        if !entry.config.may_need_approval() {
-            return None;
-        }
+        let config = self.ruled(request.server)?;
         let tool = request.sent_tool();
-        let rule = match entry.config.approve(tool) {
+        let rule = match config.approve(tool) {
             Approve::Never => Rule::Never,
             Approve::Destructive => Rule::Destructive,
             Approve::Always => Rule::Always,
         };
-        let declared = declared(request.hints, &entry.config, tool);
-        rule.covers(declared, &[tool, &request.tool]).then_some(entry.config)
+        let declared = declared(request.hints, &config, tool);
+        rule.covers(declared, &[tool, &request.tool]).then_some(config)
     }
 
     async fn approve(self: &Arc<Self>, ticket: u64, config: &ServerConfig) {
