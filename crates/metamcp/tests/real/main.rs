@@ -21,7 +21,9 @@ mod clients;
 mod conformance;
 mod fake_engine;
 mod fake_sources;
+mod fleet;
 mod full_surface;
+mod gallery;
 mod http;
 mod identical;
 mod images;
@@ -32,6 +34,7 @@ mod model;
 mod npm_search;
 #[cfg(feature = "otlp")]
 mod observability;
+mod openapi;
 mod page;
 mod peer;
 mod plan;
