@@ -256,7 +256,9 @@ impl Router {
         }
         // Over HTTP any program with a token can answer; so the owner names whose answers count.
         if !caller.client.may_approve() {
-            return Err("an answer of this client does not count (the owner names approvers in serve.approvers)");
+            return Err(
+                "an answer of this client does not count (the owner names approvers in serve.approvers)",
+            );
         }
         let question =
             call.elicitation().ok_or("its arguments are too long for a dialog of this client")?;

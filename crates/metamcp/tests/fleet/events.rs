@@ -191,10 +191,7 @@ fn happens(
             for link in &world.gateways[gateway].links {
                 ways.iter().for_each(|way| link.cut(*way));
             }
-            (
-                if ways.len() == 2 { "cut" } else { "one-way cut" },
-                Some(Undo::Restore(gateway)),
-            )
+            (if ways.len() == 2 { "cut" } else { "one-way cut" }, Some(Undo::Restore(gateway)))
         }
         (9, _) => {
             let delay = Duration::from_millis(20 + rng.next() % SLOWEST);
