@@ -30,6 +30,12 @@ impl Clock {
         suspend_clock.now(self.raw())
     }
 
+    /// The present with suspensions of the process: for what others count too, such as a lease.
+    #[cfg(feature = "fleet")]
+    pub fn with_pauses(self) -> Moment {
+        self.raw()
+    }
+
     /// Milliseconds since the start, for what travels as a number.
     pub fn now_ms(self) -> u64 {
         u64::try_from(self.now().elapsed().as_millis()).unwrap_or(u64::MAX)

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
-use metamcp_config::config::{self, Config, ServerOrigin};
+use metamcp_config::config::{self, Config, Everywhere, ServerOrigin};
 use metamcp_types::text::clean_line;
 
 use self::folders::Folders;
@@ -278,7 +278,9 @@ impl Live {
 /// Appends the installed servers; returns how often the tools of each were accepted.
 fn with_installed(config: &mut Config) -> Accepted {
     let mut accepted = Accepted::new();
-    for (server, times) in provision::installed(&config.settings.home) {
+    let everywhere = Everywhere::from(&config.settings.approvals);
+    for (mut server, times) in provision::installed(&config.settings.home) {
+        server.approvals.everywhere = everywhere.clone();
         // Configured servers take precedence over installed ones.
         if config.server(&server.name).is_none() {
             accepted.insert(server.name.clone(), times);

@@ -121,7 +121,8 @@ impl ConfigPreview {
             preview.is_cut |= shown.is_cut;
             preview.servers.push(server);
         }
-        for given in &read.given {
+        let (given, _) = super::tightened(read.given.clone(), effective.values);
+        for given in &given {
             preview.settings.extend(setting(given, effective.values));
         }
         for toolset in &read.config.toolsets {
@@ -192,6 +193,10 @@ impl Shown {
                 let value = self.spelt(&value.to_string(), LONGEST_VALUE);
                 preview.others.push((self.spelt(key, LONGEST_VALUE), value));
             }
+        }
+        for text in server.overrides.texts() {
+            // For what it looks up and reads; the text itself is among the other keys.
+            let _shown = self.value(text, &mut preview);
         }
         variables(entry, &mut preview.reads);
         preview.reads.sort();

@@ -274,8 +274,17 @@ const UNREAD_RULE: &str =
     "unknown key; it is not ignored, since that would allow what it was meant to deny";
 
 /// Keys of which a misspelt one lets in what it was meant to keep out, under whichever of their names it was meant.
-const RULES: [&str; 7] =
-    ["tools", "allowedTools", "deniedTools", "disabled", "enabled", "toolset", "toolsets"];
+const RULES: [&str; 9] = [
+    "approve",
+    "approvals",
+    "tools",
+    "allowedTools",
+    "deniedTools",
+    "disabled",
+    "enabled",
+    "toolset",
+    "toolsets",
+];
 
 fn did_you_mean(guess: &str) -> String {
     format!("did you mean `{guess}`?")

@@ -117,10 +117,13 @@ fn toolsets_schema() -> Value {
 
 fn group_schema(object: &str) -> Value {
     let description = match object {
+        "approvals" => "Which calls need a person's approval.",
+        "pins" => "Tools that are listed beside metamcp's own.",
         "pool" => "The connection pool and the circuit breakers.",
         "timeouts" => "Time limits.",
         "limits" => "Limits of size and number.",
         "search" => "How tools are found.",
+        "cluster" => "A fleet of gateways.",
         "daemon" => "The process that clients share.",
         "code" => "Code mode: sandbox and limits of scripts.",
         _ => "Settings.",

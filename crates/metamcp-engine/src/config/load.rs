@@ -7,8 +7,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use metamcp_config::config::{
-    self, Config, ConfigError, EffectiveConfig, PassEnv, Problem, ServerConfig, ServerOrigin,
-    ServerState, Severity, Warning,
+    self, Config, ConfigError, EffectiveConfig, Everywhere, PassEnv, Problem, ServerConfig,
+    ServerOrigin, ServerState, Severity, Warning,
 };
 use metamcp_config::settings::{
     self, CodeProfile, Given, Origin, RequestedRuntime, Resolved, Settings, Value,
@@ -92,7 +92,10 @@ pub fn load(request: LoadOptions<'_>) -> Result<Loaded, LoadError> {
         hint: None,
         excerpt: None,
     }));
-    let Config { servers, toolsets, .. } = config;
+    let Config { mut servers, toolsets, .. } = config;
+    for server in &mut servers {
+        server.approvals.everywhere = Everywhere::from(&settings.approvals);
+    }
     let mut files = files;
     files.extend(servers.iter().filter_map(|server| descriptions::file(server.transport.api()?)));
     let config = Config { servers, settings, toolsets };
@@ -234,7 +237,15 @@ fn find(
             Ok(mut read) => {
                 descriptions::hold_to(&of.descriptions, &mut read.config.servers);
                 remarks.extend(read.remarks());
-                given.extend(read.given.iter().cloned());
+                // A stranger's file may ask for more approvals, and not for fewer.
+                let (tightened, ignored) = config::tightened(read.given.clone(), &values);
+                given.extend(tightened);
+                remarks.extend(ignored.into_iter().map(|key| {
+                    let message = format!(
+                        "its {key} is not used: a project can only make approvals stricter"
+                    );
+                    read.remark(Severity::Warning, message, None)
+                }));
                 remarks.extend(add(&mut config, &read));
             }
             // It was valid when it was approved, but perhaps by another version.
@@ -272,7 +283,9 @@ fn add(config: &mut Config, project: &FileRead) -> Vec<Remark> {
             // An invalid entry overrides nothing.
             Some(_) if !is_valid => {}
             Some(own) => {
+                let users = own.approvals.own.clone();
                 *own = server.clone();
+                own.approvals.users = Some(users);
                 let message = format!("its server {:?} is used in place of your own", server.name);
                 remarks.push(project.remark(Severity::Note, message, None));
             }

@@ -1,4 +1,5 @@
 use std::fs;
+use std::time::Duration;
 
 use metamcp_config::config::ServerOrigin;
 use metamcp_config::settings::{CodeProfile, Origin, Value, by_flag};
@@ -445,6 +446,51 @@ fn unknown_variables_are_reported_without_their_values() {
             "the variable METAMCP_SERACH is set, but metamcp has no such setting (did you mean METAMCP_SEARCH?)",
         ]
     );
+}
+
+#[test]
+fn a_project_makes_approvals_stricter_and_never_less_strict() {
+    use metamcp_config::config::Approve::{Always, Destructive, Never};
+    let machine = Machine::new();
+    machine.write(
+        "user/.metamcp/mcp.json",
+        r#"{
+            "mcpServers": {
+                "files": { "command": "x", "approve": { "default": "destructive", "tools": { "send": "always" } } },
+                "open": { "command": "x", "approve": "never" },
+            },
+            "approvals": { "rule": "destructive", "always": "pay" },
+        }"#,
+    );
+    machine.write_approved(
+        r#"{
+            "mcpServers": {
+                "files": { "command": "other", "approve": "never" },
+                "open": { "command": "other", "approve": { "tools": { "wipe": "always" } } },
+                "new": { "command": "y", "approve": "never" },
+            },
+            "approvals": { "rule": "never", "always": ["mail:*"], "waitMs": 1 },
+        }"#,
+    );
+    let loaded = machine.load().unwrap();
+    let rule = |server: &str, tool: &str| loaded.config.server(server).unwrap().approve(tool);
+    assert_eq!((rule("files", "send"), rule("files", "read")), (Always, Destructive));
+    assert_eq!((rule("open", "wipe"), rule("open", "read")), (Always, Never));
+    assert_eq!((rule("new", "read"), rule("new", "pay")), (Destructive, Always));
+    assert_eq!(loaded.config.settings.approvals.always, "pay,mail:*");
+    assert_eq!(loaded.config.settings.approvals.wait, Duration::from_mins(5));
+    let told: Vec<String> = loaded.remarks.iter().map(ToString::to_string).collect();
+    for key in ["approvals.rule", "approvals.waitMs"] {
+        assert!(told.iter().any(|one| one.contains(key)), "{told:?}");
+    }
+    // What does not count is not announced either.
+    let preview = &loaded.project.as_ref().unwrap().preview;
+    let keys: Vec<&str> = preview.settings.iter().map(|one| one.key.as_str()).collect();
+    assert_eq!(keys, ["approvals.always"]);
+    machine.write_approved(r#"{ "approvals": { "rule": "always" } }"#);
+    let loaded = machine.load().unwrap();
+    assert_eq!(loaded.config.server("open").unwrap().approve("read"), Never);
+    assert_eq!(loaded.config.settings.approvals.rule, Always);
 }
 
 const DESCRIPTION: &str = "openapi: 3.0.3\ninfo: {title: Notes, version: '1'}\nservers: [{url: 'https://api.example/v1'}]\npaths:\n  /notes: {get: {operationId: list_notes}}\n";

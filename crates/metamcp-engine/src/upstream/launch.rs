@@ -12,7 +12,7 @@ use super::instructions_cache::InstructionsCache;
 use super::openapi::description::Descriptions;
 use super::remote::Sites;
 use super::stdio::Processes;
-use crate::login::Tokens;
+use crate::login::{SharedLogins, Tokens};
 use crate::observe::Observer;
 
 /// The caches are under the home of the settings.
@@ -38,6 +38,11 @@ impl Launcher {
     /// The tokens of all logins at remote servers.
     pub fn tokens(&self) -> Arc<Tokens> {
         self.sites.tokens()
+    }
+
+    /// Has the logins in common with the other gateways of a fleet.
+    pub fn share_logins(&self, logins: Arc<dyn SharedLogins>) {
+        self.sites.share_logins(logins);
     }
 
     /// Which variables of a client every server gets.
