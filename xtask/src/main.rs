@@ -14,6 +14,7 @@ mod gallery;
 mod hardened;
 mod notes;
 mod oldest;
+mod openapi;
 mod pictures;
 mod real;
 mod run;
@@ -118,8 +119,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "cross",
-        options: "[TARGET]... [--profile PROFILE] [--plain] | --test [FILTER]",
-        about: "the binary with all features for Linux (static), Windows and macOS, in a root folder of its own with the compilers, as root; with --test, the tests of this machine against the static build",
+        options: "[TARGET]... [--profile PROFILE] [--plain] | --test [FILTER] [--arm64]",
+        about: "the binary with all features for Linux (static), Windows and macOS, in a root folder of its own with the compilers, as root; with --test, the tests of this machine against the static build, with --arm64 against that of arm64 under qemu",
         run: cross::run,
     },
     Task {
@@ -139,6 +140,12 @@ const TASKS: &[Task] = &[
         options: "[FOLDER] [--quick | --cut] [--scale TOOLS]",
         about: "how well tools are found on the sets in FOLDER or METAMCP_DATA, at which cost; writes docs/search.md",
         run: eval::run,
+    },
+    Task {
+        name: "openapi",
+        options: "[FILE]...",
+        about: "reads published descriptions of APIs, or those named, as the gateway does, and checks every schema; writes the table of docs/openapi.md",
+        run: openapi::run,
     },
 ];
 

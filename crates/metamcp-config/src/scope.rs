@@ -1,4 +1,4 @@
-//! Who may share one instance of a server: all clients of the machine, those of one project, or nobody.
+//! Who may share one instance of a server: all clients of a fleet, of the machine, of a principal, those of one project, or nobody.
 //! Owns: the scopes, how one is derived, why.      Never: starts or asks a server.
 //! In: a server's entry, what it said of itself.  Out: a `Scope` and a `Why` to show.
 //! Tests: `scope/tests.rs`.
@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `share` in the config | that one |
 //! | the server declares `session` or `project` | that one; its author knows better than our list |
-//! | the server declares `machine` | what is derived below, at least `project`: only the config shares with everybody |
+//! | the server declares `machine`, `fleet` or `principal` | what is derived below, at least `project`: only the config shares with everybody |
 //! | package, program, name or tools of one that keeps a client's state | `session`, wherever it runs |
 //! | it asks its client for roots | `project`, wherever it runs |
 //! | remote | `machine` |
@@ -38,7 +38,9 @@ words! {
     /// Who shares one instance of a server, the widest first.
     #[derive(PartialOrd, Ord)]
     Scope {
+        Fleet = "fleet": "All clients of all gateways of a fleet; where there is none, as `machine`.",
         Machine = "machine": "All clients of yours on this machine.",
+        Principal = "principal": "Clients that authenticate as the same principal, at all gateways of a fleet.",
         Project = "project": "Clients in the same folder, or with the same roots.",
         Session = "session": "Nobody: each client has one of its own.",
     }
@@ -111,7 +113,7 @@ fn decide(server: &ServerConfig, said: &SaidOfItself) -> (Scope, Reason) {
     }
     match said.declared {
         Some(scope @ (Scope::Session | Scope::Project)) => (scope, Reason::Declared),
-        Some(Scope::Machine) => match derived(server, said) {
+        Some(Scope::Fleet | Scope::Machine | Scope::Principal) => match derived(server, said) {
             (Scope::Session, _) => (Scope::Project, Reason::DeclaredTooWide),
             derived => derived,
         },

@@ -23,8 +23,8 @@ pub use self::unknown::{UnknownVariable, unknown_variables};
 pub use self::value::{Kind, Value, ValueError};
 pub(crate) use self::words::words;
 pub use self::words::{
-    CodeProfile, Containment, DaemonMode, LogLevel, OtlpProtocol, Replay, TokenStore, ToolSurface,
-    Transport, Word,
+    Approve, CodeProfile, Containment, DaemonMode, LogLevel, OtlpProtocol, Replay, TokenStore,
+    ToolSurface, Transport, Word,
 };
 pub(crate) use metamcp_types::text::shown;
 
@@ -46,8 +46,12 @@ pub struct Settings {
     pub replay: Replay,
     /// Which tools a client is shown.
     pub surface: ToolSurface,
+    /// Which calls need a person's approval.
+    pub approvals: ApprovalSettings,
     /// Whether secrets are taken out of what leaves toward a model.
     pub redact: bool,
+    /// Most tokens of pinned tools.
+    pub pin_tokens: usize,
     /// The toolset clients may use; empty for everything.
     pub toolset: String,
     /// How tools are ranked.
@@ -64,6 +68,8 @@ pub struct Settings {
     pub code: CodeSettings,
     /// How clients reach the gateway.
     pub serve: ServeSettings,
+    /// What gateways of a fleet share.
+    pub cluster: ClusterSettings,
     /// The one process that clients share.
     pub daemon: DaemonSettings,
     /// What is recorded of calls and decisions.
@@ -137,6 +143,17 @@ pub struct ProvisionSettings {
     pub least_days: u64,
 }
 
+/// Which calls need a person's approval, whatever their server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ApprovalSettings {
+    /// For tools whose server says nothing of its own.
+    pub rule: Approve,
+    /// Patterns of tools that always need one, with commas between them.
+    pub always: String,
+    /// How long a call waits for an answer.
+    pub wait: Duration,
+}
+
 /// Limits of the pool of connections, and of the breaker of each server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PoolSettings {
@@ -171,6 +188,8 @@ pub struct TimeoutSettings {
     pub call: Duration,
     /// How long discovery waits for servers that are not cached.
     pub discover_budget: Duration,
+    /// How long a call may take before it becomes a task; zero for never.
+    pub task_after: Duration,
     /// How long calls in flight may take when the gateway ends.
     pub drain: Duration,
 }
@@ -264,6 +283,39 @@ pub struct ServeSettings {
     pub no_auth: bool,
     /// Whether anybody may come in from elsewhere.
     pub allow_unauthenticated: bool,
+}
+
+/// A fleet of gateways.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClusterSettings {
+    /// Where the shared key is: a path or a secret reference; empty where there is no fleet.
+    pub key: String,
+    /// How long another gateway may continue a session.
+    pub session_lifetime: Duration,
+    /// The servers of the bus, with commas; empty where there is none.
+    pub servers: String,
+    /// A file with a JWT and a seed.
+    pub credentials: String,
+    pub user: String,
+    /// A secret reference, as the next two.
+    pub password: String,
+    pub nkey: String,
+    pub token: String,
+    pub ca: String,
+    pub cert: String,
+    pub cert_key: String,
+    /// The name of this gateway; empty for one made from the host's.
+    pub node: String,
+    /// `NAME=VALUE`, with commas.
+    pub labels: String,
+    /// On how many servers of the bus everything is kept.
+    pub replicas: u32,
+    /// What subjects and buckets begin with.
+    pub prefix: String,
+    /// How long a lease lasts without its owner.
+    pub lease: Duration,
+    /// How many instances this gateway takes.
+    pub capacity: u32,
 }
 
 /// The one process that all clients of a user share.
@@ -419,7 +471,9 @@ fn blank() -> Settings {
         catalog_ttl: Duration::ZERO,
         replay: Replay::Annotated,
         surface: ToolSurface::Compact,
+        approvals: ApprovalSettings::default(),
         redact: true,
+        pin_tokens: 0,
         toolset: String::new(),
         search: Strategy::Auto,
         bm25: Bm25Settings::USUAL,
@@ -428,6 +482,7 @@ fn blank() -> Settings {
         provision: ProvisionSettings::default(),
         code: CodeSettings::default(),
         serve: ServeSettings::default(),
+        cluster: ClusterSettings::default(),
         daemon: DaemonSettings::default(),
         audit: AuditSettings::default(),
         notify: NotifySettings::default(),
@@ -445,6 +500,16 @@ fn reconcile(settings: &mut Settings) -> Vec<String> {
     let mut notes = Vec::new();
     // What must be recorded is recorded.
     settings.audit.is_on |= settings.audit.is_required;
+    // Clients of a fleet come to any of its gateways; one that many configurations share is not any of them.
+    if !settings.cluster.key.is_empty() && settings.serve.transport != Transport::Stdio {
+        if settings.daemon.mode == DaemonMode::Require {
+            notes.push("daemon.mode `require` has no effect with cluster-key: a gateway of a fleet is a process of its own".to_owned());
+        }
+        settings.daemon.mode = DaemonMode::Off;
+    }
+    if !settings.cluster.servers.is_empty() {
+        settings.daemon.mode = DaemonMode::Off;
+    }
     let pool = &mut settings.pool;
     if pool.min_size > pool.size {
         notes.push(format!(

@@ -22,6 +22,14 @@ pub(crate) fn is_set(name: &str) -> bool {
     std::env::var_os(name).is_some()
 }
 
+/// The name of this host, where the system says it without being asked much.
+#[cfg(feature = "fleet")]
+pub(crate) fn host_name() -> Option<String> {
+    let given = var(if cfg!(windows) { "COMPUTERNAME" } else { "HOSTNAME" });
+    let given = given.filter(|name| !name.is_empty());
+    given.or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok())
+}
+
 /// The user's home, which need not be UTF-8.
 #[expect(clippy::disallowed_methods, reason = "this is the cure")]
 pub(crate) fn home() -> Option<PathBuf> {

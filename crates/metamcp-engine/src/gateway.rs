@@ -11,18 +11,20 @@ use metamcp_calls::notify::Pace;
 use metamcp_calls::pool::{self, Keep};
 use metamcp_calls::replay::Rule;
 use metamcp_child::ShimCommand;
-use metamcp_config::config::{Config, IdleRule, Lifecycle, ServerConfig};
+use metamcp_config::config::{Config, Everywhere, IdleRule, Lifecycle, ServerConfig};
 use metamcp_config::settings::{Bm25Settings, CodeSettings, Replay, Settings};
 use metamcp_sandbox::host::Launch;
 use metamcp_search::search::{Strategy, Tuning};
 use metamcp_types::next::Audience;
 use parking_lot::Mutex;
 
+use crate::approvals::ApprovalStore;
 use crate::audit::Audit;
 use crate::catalog::Catalog;
 use crate::catalog::schema_cache::SchemaCache;
 use crate::change_notifier::ChangeNotifier;
 use crate::clock::Clock;
+use crate::cluster_key::Keyring;
 use crate::compute;
 use crate::env::Surroundings;
 use crate::metrics::Metrics;
@@ -51,9 +53,19 @@ pub struct Machine {
     otel: Option<Otel>,
     /// The audit log, unless it is switched off.
     pub audit: Option<Arc<Audit>>,
+    /// In a fleet: the key that its gateways share.
+    pub keyring: Option<Arc<Keyring>>,
     shim: ShimCommand,
     shared: Mutex<Shared>,
 }
+
+/// The settings name the bus of a fleet, and this build has none.
+#[cfg(not(feature = "fleet"))]
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "--cluster is set, but this build has no fleet; install a package of metamcp, or build with --features fleet"
+)]
+pub struct NoFleet;
 
 /// Parts that gateways with equal settings have in common.
 #[derive(Default)]
@@ -69,6 +81,15 @@ struct Shared {
 impl Machine {
     /// With the limits that these settings have for all servers together. Must be called inside a runtime.
     pub fn start(settings: &Settings, shim: ShimCommand) -> Arc<Machine> {
+        Machine::start_in_fleet(settings, shim, None)
+    }
+
+    /// The same as one of a fleet, with the key that its gateways share.
+    pub fn start_in_fleet(
+        settings: &Settings,
+        shim: ShimCommand,
+        keyring: Option<Arc<Keyring>>,
+    ) -> Arc<Machine> {
         let observer = Arc::new(Observer::default());
         let launcher = Launcher::new(shim.clone(), settings, &observer);
         let timing = Timing {
@@ -85,6 +106,7 @@ impl Machine {
             launcher,
             Arc::clone(&observer),
         );
+        router.ask_persons(ApprovalStore::new(&settings.home), settings.approvals.wait);
         let metrics = settings.metrics.then(|| Arc::new(Metrics::new(&router)));
         if let Some(metrics) = &metrics {
             observer.attach(Arc::clone(metrics) as Arc<dyn Subscriber>);
@@ -106,6 +128,7 @@ impl Machine {
             audit,
             #[cfg(feature = "otlp")]
             otel,
+            keyring,
             shim,
             shared: Mutex::default(),
         })
@@ -123,8 +146,61 @@ impl Machine {
         Some(audit)
     }
 
+    /// Becomes part of a fleet, where the settings say so.
+    ///
+    /// # Errors
+    /// Why it cannot: then it does not start, because clients would miss what others have.
+    #[cfg(feature = "fleet")]
+    pub async fn join_fleet(&self, settings: &Settings) -> Result<(), crate::fleet::FleetError> {
+        use crate::fleet::{Fleet, FleetConfig, Host};
+        if settings.cluster.servers.trim().is_empty() {
+            return Ok(());
+        }
+        let Some(config) = FleetConfig::of(&settings.cluster, self.keyring.clone()).await? else {
+            return Ok(());
+        };
+        let joined = Fleet::join(config, self.router.clock).await?;
+        self.router.join_fleet(&joined.fleet);
+        let host = Arc::downgrade(&self.router) as std::sync::Weak<dyn Host>;
+        let fleet = joined.run(host);
+        let operated = self.router.operated(settings.timeouts.drain);
+        crate::fleet::operator::serve(&fleet.bus, operated).await?;
+        Ok(())
+    }
+
+    /// A build without it does not start as if it were one gateway of many.
+    ///
+    /// # Errors
+    /// The settings name a bus.
+    #[cfg(not(feature = "fleet"))]
+    #[expect(clippy::unused_async, reason = "as it is with the feature")]
+    pub async fn join_fleet(&self, settings: &Settings) -> Result<(), NoFleet> {
+        if settings.cluster.servers.trim().is_empty() { Ok(()) } else { Err(NoFleet) }
+    }
+
+    /// Leaves the fleet: what this gateway owns may start elsewhere, calls that run here finish.
+    pub fn drain_fleet(&self, within: Duration) {
+        #[cfg(feature = "fleet")]
+        if let Some(fleet) = self.router.fleet() {
+            fleet.drain(within);
+        }
+        #[cfg(not(feature = "fleet"))]
+        let _none = within;
+    }
+
+    /// Waits until it has left.
+    pub async fn left_fleet(&self, within: Duration) {
+        #[cfg(feature = "fleet")]
+        if let Some(fleet) = self.router.fleet() {
+            fleet.left(within).await;
+        }
+        #[cfg(not(feature = "fleet"))]
+        let _none = within;
+    }
+
     fn usage_history(&self, settings: &Settings) -> Option<Arc<UsageStore>> {
-        if !settings.learn {
+        // In a fleet each gateway has seen other calls: the next page of a search would come in another order.
+        if !settings.learn || self.keyring.is_some() {
             return None;
         }
         let mut shared = self.shared.lock();
@@ -221,8 +297,44 @@ pub struct Gateway {
 impl Gateway {
     /// A gateway alone in its process. Must be called inside a runtime.
     pub fn start(config: &Config, shim: ShimCommand, worker: Launch) -> Gateway {
-        let machine = Machine::start(&config.settings, shim);
+        Gateway::start_in_fleet(config, shim, worker, None)
+    }
+
+    /// The same as one of a fleet, with the key that its gateways share.
+    pub fn start_in_fleet(
+        config: &Config,
+        shim: ShimCommand,
+        worker: Launch,
+        keyring: Option<Arc<Keyring>>,
+    ) -> Gateway {
+        let machine = Machine::start_in_fleet(&config.settings, shim, keyring);
         Gateway::join(&machine, config, worker, Surroundings::default())
+    }
+
+    /// Becomes part of a fleet, where the settings say so, and has in common with it what this gateway knows.
+    ///
+    /// # Errors
+    /// Why it cannot: then it does not start.
+    #[cfg(feature = "fleet")]
+    pub async fn join_fleet(&self, settings: &Settings) -> Result<(), crate::fleet::FleetError> {
+        use crate::shared::{FleetLogins, FleetResults, share_lists};
+        self.machine.join_fleet(settings).await?;
+        let Some(fleet) = self.router.fleet() else { return Ok(()) };
+        share_lists(&fleet.bus, &self.catalog);
+        let logins = FleetLogins::open(&fleet.bus).await?;
+        self.router.launcher.share_logins(Arc::new(logins));
+        let results = FleetResults::open(&fleet.bus).await?;
+        self.view.surface.results.share(Arc::new(results));
+        Ok(())
+    }
+
+    /// The same in a build without it.
+    ///
+    /// # Errors
+    /// The settings name a bus.
+    #[cfg(not(feature = "fleet"))]
+    pub async fn join_fleet(&self, settings: &Settings) -> Result<(), NoFleet> {
+        self.machine.join_fleet(settings).await
     }
 
     /// One of several: for clients in these surroundings. Must be called inside a runtime.
@@ -249,7 +361,8 @@ impl Gateway {
             // Not strongly: the provisioner is part of what the context's sessions hold.
             let (context, catalog) = (Arc::downgrade(&context), Arc::clone(&catalog));
             let settings = settings.clone();
-            move |server: ServerConfig| {
+            move |mut server: ServerConfig| {
+                server.approvals.everywhere = Everywhere::from(&settings.approvals);
                 let server = Arc::new(server);
                 let policy = policy(&server, &settings);
                 let put = context.upgrade().and_then(|one| one.put(Arc::clone(&server), policy));
@@ -293,6 +406,8 @@ impl Gateway {
             list_wait: settings.timeouts.install + settings.timeouts.list,
             pool_wait: settings.pool.wait_timeout,
             result_chars: settings.limits.result_chars,
+            task_after: settings.timeouts.task_after,
+            pin_tokens: settings.pin_tokens,
             replay: match settings.replay {
                 Replay::Annotated => Rule::Annotated,
                 Replay::Never => Rule::Never,
@@ -309,6 +424,7 @@ impl Gateway {
             redacts: settings.redact,
             tokens: router.launcher.tokens(),
             provisioner,
+            keyring: machine.keyring.clone(),
         };
         let surface = Arc::new(Surface::new(parts, options));
         let scopes: Vec<(String, Arc<Scope>)> = config
@@ -327,6 +443,7 @@ impl Gateway {
             scope,
             audience,
             principal: 0,
+            lasting: Some([0; 32]),
             principal_name: Arc::from("owner"),
             approves: true,
         };

@@ -1,15 +1,19 @@
 //! The gateway as a library: performs the I/O that the pure crates decide on. See ARCHITECTURE.md for the map.
 
+pub mod approvals;
 pub mod audit;
 pub mod catalog;
 pub mod change_counter;
 pub mod change_notifier;
 pub mod clock;
+pub mod cluster_key;
 pub mod compute;
 pub mod config;
 pub mod download;
 pub mod env;
 pub mod files;
+#[cfg(feature = "fleet")]
+pub mod fleet;
 pub mod gateway;
 pub mod history;
 mod jwt;
@@ -31,6 +35,8 @@ pub mod runtime_folder;
 pub mod secrets;
 pub mod serve;
 pub mod shapes;
+#[cfg(feature = "fleet")]
+pub mod shared;
 pub mod stream;
 pub mod surface;
 pub mod task;

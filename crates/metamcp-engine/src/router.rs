@@ -3,23 +3,29 @@
 //! In: `call(UpstreamRequest, Caller)`.  Out: exactly one `Responder::respond` and one `CallRecord` per call, progress before them.
 //! Tests: `metamcp-calls/tests/sim.rs` for the decisions, `metamcp/tests/hazards/` with real processes.
 
+mod approving;
 mod backlog;
 mod call_progress;
 mod caller;
 mod connect;
 mod context;
 mod error;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod handshake;
 mod inbound;
 mod input_required;
 mod message;
+mod overriding;
 mod publish;
 mod recording;
 mod relay;
 mod send;
 mod server_capabilities;
+mod server_tasks;
 mod servers;
 mod stderr_tails;
+mod take_over;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -34,6 +40,7 @@ use metamcp_calls::failure::{Fact, Failure};
 use metamcp_calls::lifecycle::State as SlotState;
 use metamcp_calls::pool::{ConnId, ServerId};
 use metamcp_calls::replay::Delivery;
+use metamcp_tools::tool::Hints;
 use metamcp_types::escalation::Escalation;
 use metamcp_types::moment::Moment;
 use metamcp_types::secret::redact;
@@ -52,14 +59,16 @@ use crate::task;
 use crate::upstream::Connection;
 use crate::upstream::launch::Launcher;
 
+pub use approving::Unapproved;
 pub use call_progress::{CallProgress, Silent};
 pub use caller::{Caller, Client, Responder};
-pub use context::{Context, Seat};
+pub use context::{Context, PinnedTool, Seat};
 pub use error::{CallError, CallErrorKind};
 pub use message::{Input, Verbatim};
 pub use recording::Unrecorded;
 pub use relay::{Level, ServerRequest};
 pub use servers::{Definition, Entry, Instance, ScopeKey, Servers, as_written, environment_of};
+pub use take_over::{LongCall, TakenOver};
 
 /// Arguments of at least this size stay in the read buffer; smaller ones are copied, which frees it sooner.
 const COPY_BELOW: usize = 16 * 1024;
@@ -90,10 +99,16 @@ pub struct UpstreamRequest {
     pub call_progress: Option<Arc<CallProgress>>,
     /// Whether the call is idempotent.
     pub harmless: bool,
+    /// What is declared of the tool's effects; nothing where it is unknown.
+    pub hints: Hints,
     /// Answers to the server's requests, when the call is a retry.
     pub input: Option<Arc<Input>>,
     /// The request as the client wrote it, where it is forwarded unchanged; then there are no `arguments`.
     pub verbatim: Option<Verbatim>,
+    /// The server wants this tool to be called as a task, and an older server has to be told that it is.
+    pub as_task: bool,
+    /// What is sent in its place, where the user overrides the tool.
+    pub(crate) rewritten: Option<overriding::Rewritten>,
     /// Maps the outcome before it reaches the caller.
     pub result_mapper: Option<ResultMapper>,
 }
@@ -109,20 +124,42 @@ impl UpstreamRequest {
     }
 }
 
-/// Maps an outcome on its way to the caller: another form of the same response, never another response.
+/// Follows a call to its end: maps its outcome on its way to the caller, which makes another form of the same response and
+/// never another response; and says what happens to the call if it takes long.
 pub struct ResultMapper {
-    map: Box<dyn FnOnce(CallOutcome) -> CallOutcome + Send>,
+    follow: Box<dyn Follow>,
     /// Results up to this size take it well under 100 us; longer ones are mapped off the thread that relays calls.
     cheap_up_to: usize,
+}
+
+/// See [`ResultMapper`].
+pub trait Follow: Send {
+    fn map(self: Box<Self>, outcome: CallOutcome) -> CallOutcome;
+    /// Whether the call is to be taken over by another caller after it was under way for so long.
+    fn outlives(&mut self, _call: &LongCall<'_>) -> Option<TakenOver> {
+        None
+    }
+}
+
+struct ByFunction<F>(F);
+
+impl<F: FnOnce(CallOutcome) -> CallOutcome + Send> Follow for ByFunction<F> {
+    fn map(self: Box<Self>, outcome: CallOutcome) -> CallOutcome {
+        (self.0)(outcome)
+    }
 }
 
 impl ResultMapper {
     /// By a function that reads the whole result and must not block.
     pub fn new(map: impl FnOnce(CallOutcome) -> CallOutcome + Send + 'static) -> ResultMapper {
-        ResultMapper { map: Box::new(map), cheap_up_to: SHORT_RESULT }
+        ResultMapper::following(ByFunction(map))
     }
 
-    /// The same for a function that only looks at the length of results up to this size.
+    pub fn following(follow: impl Follow + 'static) -> ResultMapper {
+        ResultMapper { follow: Box::new(follow), cheap_up_to: SHORT_RESULT }
+    }
+
+    /// The same for one that only looks at the length of results up to this size.
     #[must_use]
     pub fn cheap_up_to(self, bytes: usize) -> ResultMapper {
         ResultMapper { cheap_up_to: bytes.max(SHORT_RESULT), ..self }
@@ -155,9 +192,22 @@ pub(crate) struct Pending {
     open_requests: u32,
     input_retries: Option<Box<InputRetries>>,
     record: CallRecord,
+    #[cfg(feature = "fleet")]
+    fleet: fleet::CallPlace,
 }
 
 impl Pending {
+    #[cfg(feature = "fleet")]
+    fn of(
+        request: UpstreamRequest,
+        caller: Caller,
+        record: CallRecord,
+        fleet: fleet::CallPlace,
+    ) -> Pending {
+        let (key, sent_end, open_requests, input_retries) = (0, u64::MAX, 0, None);
+        Pending { request, caller, key, sent_end, open_requests, input_retries, record, fleet }
+    }
+
     /// Whether its response goes there, under this tag if one is given.
     fn is_of(&self, responder: &Arc<dyn Responder>, tag: Option<&[u8]>) -> bool {
         self.caller.responds_to(responder) && tag.is_none_or(|tag| self.caller.tag == tag)
@@ -215,6 +265,7 @@ pub struct Router {
     input_required: input_required::Table,
     server_capabilities: server_capabilities::ServerCapabilities,
     silences: Arc<call_progress::Silences>,
+    long_calls: take_over::Watch,
     /// The responders of calls whose results are being mapped, by address.
     mapping: Mutex<Vec<usize>>,
     /// What the last process of each server wrote to stderr, also after it has gone.
@@ -223,6 +274,9 @@ pub struct Router {
     offered: Mutex<HashSet<(u64, String)>>,
     rearm: Notify,
     recording: recording::Recording,
+    #[cfg(feature = "fleet")]
+    fleet: fleet::FleetCalls,
+    approving: approving::Approving,
     /// Where everything that happens is published.
     pub observer: Arc<Observer>,
     /// Moves whenever a server became known, failed or changed its state.
@@ -263,11 +317,15 @@ impl Router {
             input_required: input_required::Table::default(),
             server_capabilities: server_capabilities::ServerCapabilities::default(),
             silences: Arc::default(),
+            long_calls: take_over::Watch::default(),
             mapping: Mutex::default(),
             stderr_tails: stderr_tails::Table::default(),
             offered: Mutex::default(),
             rearm: Notify::new(),
             recording: recording::Recording::default(),
+            #[cfg(feature = "fleet")]
+            fleet: fleet::FleetCalls::default(),
+            approving: approving::Approving::default(),
             observer,
             state_changes: ChangeCounter::default(),
             process_key,
@@ -298,7 +356,13 @@ impl Router {
 
     /// What an operator may see of a server.
     pub fn view(&self, server: ServerId) -> Option<ServerView> {
-        self.lock().dispatch.view(server)
+        let view = self.lock().dispatch.view(server);
+        #[cfg(feature = "fleet")]
+        if self.is_listing_elsewhere(server) {
+            // It has no process here, and is about to tell what it can.
+            return view.map(|view| ServerView { state: Some(SlotState::Connecting), ..view });
+        }
+        view
     }
 
     /// Makes a call. It gets exactly one response, through its caller, and one record.
@@ -308,6 +372,7 @@ impl Router {
         {
             *arguments = Bytes::copy_from_slice(arguments);
         }
+        let rewritten = self.rewrite(&mut request);
         let now = self.clock.now();
         let names = (Arc::clone(&request.server_name), Arc::clone(&request.tool));
         let (identity, origin) = (caller.client.identity(), caller.origin);
@@ -326,12 +391,31 @@ impl Router {
             open_requests: 0,
             input_retries: None,
             record,
+            #[cfg(feature = "fleet")]
+            fleet: fleet::CallPlace::default(),
         };
-        self.admit(pending, now);
+        match rewritten {
+            Ok(()) => self.gate(pending, now),
+            Err(mismatch) => {
+                let request = &pending.request;
+                let error = CallError {
+                    server: Arc::clone(&request.server_name),
+                    tool: Arc::clone(&request.tool),
+                    method: request.method(),
+                    kind: CallErrorKind::Mismatch(mismatch),
+                };
+                self.answer(pending, CallOutcome::Failed(error), now);
+            }
+        }
     }
 
     /// Passes a call to the dispatch, under a key of its own.
     fn enter(&self, mut pending: Pending, now: Moment) {
+        #[cfg(feature = "fleet")]
+        match self.to_fleet(pending, now) {
+            Some(here) => pending = here,
+            None => return,
+        }
         let lane = pending.record.identity.session;
         let options = CallOptions { harmless: pending.request.harmless, lane, timeout: None };
         let mut effects = Effects::new();
@@ -386,7 +470,10 @@ impl Router {
 
     fn cancel_matching(&self, responder: &Arc<dyn Responder>, tag: Option<&[u8]>) {
         self.cancel_input_required(responder, tag);
+        self.cancel_approving(responder, tag);
         self.cancel_recording(responder, tag);
+        #[cfg(feature = "fleet")]
+        self.cancel_in_fleet(responder, tag);
         let now = self.clock.now();
         let mut effects = Effects::new();
         let mut state = self.lock();
@@ -399,6 +486,10 @@ impl Router {
 
     /// Makes sure that a server's tools become known: starts it if needed. The error says why it cannot.
     pub fn wake(&self, server: ServerId) -> Result<(), DispatchError> {
+        #[cfg(feature = "fleet")]
+        if self.is_listed_elsewhere(server) {
+            return Ok(());
+        }
         let now = self.clock.now();
         let mut effects = Effects::new();
         let mut state = self.lock();
@@ -440,6 +531,7 @@ impl Router {
 
     /// Accepts no new calls; those not sent yet fail.
     pub fn stop(&self) {
+        self.stop_approving();
         self.stop_input_required();
         let now = self.clock.now();
         self.with(|dispatch, effects| dispatch.stop(now, effects));
@@ -447,7 +539,10 @@ impl Router {
 
     /// Ends every open call and closes every connection.
     pub fn stop_now(&self) {
+        self.stop_approving();
         self.stop_input_required();
+        #[cfg(feature = "fleet")]
+        self.stop_in_fleet();
         let now = self.clock.now();
         self.with(|dispatch, effects| dispatch.stop_now(now, effects));
     }
@@ -480,7 +575,11 @@ impl Router {
         let is_its = |pending: &Pending| pending.is_of(responder, None);
         let address = Arc::as_ptr(responder).cast::<()>().addr();
         let mapping = self.mapping.lock().iter().filter(|its| **its == address).count();
-        let suspended = self.input_required.count_of(is_its) + self.recording_of(is_its);
+        let suspended = self.input_required.count_of(is_its)
+            + self.recording_of(is_its)
+            + self.approving_of(is_its);
+        #[cfg(feature = "fleet")]
+        let suspended = suspended + self.count_in_fleet(is_its);
         mapping + suspended + self.lock().dispatch.find(is_its).len()
     }
 

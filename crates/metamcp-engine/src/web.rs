@@ -30,6 +30,8 @@ pub use dial::zone_of;
 pub use error::{SendError, SendErrorKind};
 pub use proxy::Proxy;
 pub use tls::TlsError;
+#[cfg(feature = "fleet")]
+pub(crate) use tls::config as tls_config;
 
 use crate::clock::unix_millis;
 

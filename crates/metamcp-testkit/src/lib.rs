@@ -9,6 +9,7 @@
     reason = "programs of tests start, wait and measure for themselves"
 )]
 
+pub mod balancer;
 pub mod bench;
 pub mod call_outcome;
 pub mod census;
@@ -19,7 +20,10 @@ pub mod expectations;
 pub mod faults;
 pub mod journal;
 pub mod line_journal;
+pub mod link;
 pub mod listings;
+pub mod nats;
+pub mod network;
 pub mod patience;
 pub mod programs;
 pub mod relay;

@@ -25,7 +25,7 @@ const LENGTH: usize = (BODY + SEAL).div_ceil(3) * 4;
 /// Why a cursor cannot be used. Both mean: ask again without one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CursorError {
-    /// Not made by this process, damaged, or made for another request.
+    /// Not made with this key, damaged, or made for another request.
     #[error("the cursor does not belong to this request; repeat the request without a cursor")]
     Forged,
     /// The list has changed since.
@@ -35,9 +35,13 @@ pub enum CursorError {
     Stale,
 }
 
-/// Seals cursors under a key that lives as long as the process.
+/// Seals cursors under a key that lives as long as the process, or that a fleet shares.
 #[derive(Clone)]
-pub struct CursorKey(hmac::Key);
+pub struct CursorKey {
+    seals: hmac::Key,
+    /// Also accepted, while keys are replaced.
+    other: Option<hmac::Key>,
+}
 
 impl std::fmt::Debug for CursorKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -46,9 +50,15 @@ impl std::fmt::Debug for CursorKey {
 }
 
 impl CursorKey {
-    /// `key` must be random and stay within the process.
+    /// `key` must be random and secret.
     pub fn new(key: [u8; 32]) -> Self {
-        Self(hmac::Key::new(hmac::HMAC_SHA256, &key))
+        Self::with_other(key, None)
+    }
+
+    /// The same, and another key whose cursors are still accepted.
+    pub fn with_other(key: [u8; 32], other: Option<[u8; 32]>) -> Self {
+        let key_of = |key: [u8; 32]| hmac::Key::new(hmac::HMAC_SHA256, &key);
+        Self { seals: key_of(key), other: other.map(key_of) }
     }
 
     /// A cursor that goes on at `offset`. `request` names the operation, the query and the filters.
@@ -58,7 +68,7 @@ impl CursorKey {
         bytes.extend_from_slice(&generation.to_be_bytes());
         bytes.extend_from_slice(&offset.to_be_bytes());
         bytes.extend_from_slice(&digest(request));
-        let seal = hmac::sign(&self.0, &bytes);
+        let seal = hmac::sign(&self.seals, &bytes);
         bytes.extend_from_slice(&seal.as_ref()[..SEAL]);
         URL_SAFE_NO_PAD.encode(&bytes)
     }
@@ -81,9 +91,10 @@ impl CursorKey {
             return Err(CursorError::Forged);
         }
         let (body, seal) = bytes.split_at(BODY);
-        let wanted = hmac::sign(&self.0, body);
         // `hmac::verify` takes whole seals only.
-        let ours = bool::from(seal.ct_eq(&wanted.as_ref()[..SEAL]));
+        let is_of =
+            |key: &hmac::Key| bool::from(seal.ct_eq(&hmac::sign(key, body).as_ref()[..SEAL]));
+        let ours = is_of(&self.seals) || self.other.as_ref().is_some_and(is_of);
         if !ours || body[0] != VERSION || body[13..] != digest(request) {
             return Err(CursorError::Forged);
         }
@@ -116,6 +127,16 @@ mod tests {
             CursorKey::new([8; 32]).decode(&cursor, 3, "discover q=files"),
             Err(CursorError::Forged)
         );
+    }
+
+    #[test]
+    fn a_key_that_is_being_replaced_still_opens() {
+        let (old, new) = ([7; 32], [8; 32]);
+        let both = CursorKey::with_other(new, Some(old));
+        assert_eq!(both.decode(&CursorKey::new(old).encode(3, 40, "q"), 3, "q"), Ok(40));
+        assert_eq!(CursorKey::new(new).decode(&both.encode(3, 40, "q"), 3, "q"), Ok(40));
+        let stale = CursorKey::new(old).decode(&both.encode(3, 40, "q"), 3, "q");
+        assert_eq!(stale, Err(CursorError::Forged));
     }
 
     proptest! {

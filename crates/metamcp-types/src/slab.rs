@@ -8,7 +8,7 @@
 
 /// A place in a [`Slab`] and which of its tenants is meant. Generations start at 1, so that a key's number is
 /// never below [`Key::FIRST`] and smaller numbers are free for other uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     generation: u32,
     index: u32,

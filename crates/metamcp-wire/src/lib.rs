@@ -2,6 +2,8 @@
 //! See ARCHITECTURE.md.
 
 pub mod bridge;
+pub mod canonical;
+pub mod cluster_key;
 pub mod envelope;
 pub mod era;
 pub mod frame;
@@ -12,6 +14,8 @@ pub mod modern;
 pub mod object;
 pub mod scan;
 pub mod seal;
+pub mod server_task;
+pub mod session_ticket;
 pub mod sse;
 pub mod trace_context;
 pub mod write;

@@ -15,7 +15,7 @@ use crate::scan::MAX_DEPTH;
 pub const MAX_SEALED: usize = 128 * 1024;
 
 /// The format version; others are not accepted.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 /// Bytes of the HMAC-SHA256, which comes last.
 const SEAL: usize = 32;
 
@@ -34,8 +34,9 @@ pub struct ResumeToken {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resume {
-    /// A call is suspended here.
+    /// A call is suspended in this process.
     Suspended {
+        gateway: u64,
         call: u64,
         /// Which retry it is for: a token of an earlier one is used up.
         round: u32,
@@ -57,19 +58,29 @@ pub enum TokenError {
     Other,
 }
 
-/// The key of one gateway process.
+/// The key of one gateway process, or those of a fleet.
 #[derive(Clone)]
-pub struct Key(hmac::Key);
+pub struct Key {
+    seals: hmac::Key,
+    /// Also accepted, while keys are replaced.
+    other: Option<hmac::Key>,
+}
 
 impl Key {
     /// A key from random bytes.
     pub fn new(bytes: [u8; 32]) -> Key {
-        Key(hmac::Key::new(hmac::HMAC_SHA256, &bytes))
+        Key::with_other(bytes, None)
+    }
+
+    /// The same, and another key whose tokens are still accepted.
+    pub fn with_other(bytes: [u8; 32], other: Option<[u8; 32]>) -> Key {
+        let key = |bytes: [u8; 32]| hmac::Key::new(hmac::HMAC_SHA256, &bytes);
+        Key { seals: key(bytes), other: other.map(key) }
     }
 
     pub fn seal(&self, token: &ResumeToken) -> String {
         let mut plain = encode(token);
-        let mac = hmac::sign(&self.0, &plain);
+        let mac = hmac::sign(&self.seals, &plain);
         plain.extend_from_slice(mac.as_ref());
         URL_SAFE_NO_PAD.encode(&plain)
     }
@@ -87,7 +98,10 @@ impl Key {
         }
         let bytes = URL_SAFE_NO_PAD.decode(sealed).map_err(|_| TokenError::Forged)?;
         let (plain, mac) = bytes.split_last_chunk::<SEAL>().ok_or(TokenError::Forged)?;
-        hmac::verify(&self.0, plain, mac).map_err(|_| TokenError::Forged)?;
+        let is_of = |key: &hmac::Key| hmac::verify(key, plain, mac).is_ok();
+        if !is_of(&self.seals) && !self.other.as_ref().is_some_and(is_of) {
+            return Err(TokenError::Forged);
+        }
         let token = decode(plain).ok_or(TokenError::Forged)?;
         if token.principal != principal {
             return Err(TokenError::Foreign);
@@ -167,8 +181,9 @@ fn encode(token: &ResumeToken) -> Vec<u8> {
     out.extend_from_slice(&token.request);
     put(&mut out, &token.principal);
     match &token.resume {
-        Resume::Suspended { call, round } => {
+        Resume::Suspended { gateway, call, round } => {
             out.push(0);
+            out.extend_from_slice(&gateway.to_be_bytes());
             out.extend_from_slice(&call.to_be_bytes());
             out.extend_from_slice(&round.to_be_bytes());
         }
@@ -198,9 +213,11 @@ fn decode(plain: &[u8]) -> Option<ResumeToken> {
     let words = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
     let resume = match kind {
         0 => {
+            let (&gateway, rest) = rest.split_first_chunk::<8>()?;
             let (&call, rest) = rest.split_first_chunk::<8>()?;
             let round: [u8; 4] = rest.try_into().ok()?;
-            Resume::Suspended { call: u64::from_be_bytes(call), round: u32::from_be_bytes(round) }
+            let (gateway, call) = (u64::from_be_bytes(gateway), u64::from_be_bytes(call));
+            Resume::Suspended { gateway, call, round: u32::from_be_bytes(round) }
         }
         1 | 2 => {
             let (server, state) = take(rest)?;

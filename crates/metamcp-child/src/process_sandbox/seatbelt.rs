@@ -122,6 +122,7 @@ pub(crate) fn resolved(
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
 

@@ -183,6 +183,11 @@ pub(super) struct Fields<'n, 'a> {
 }
 
 impl<'n, 'a> Fields<'n, 'a> {
+    /// Whether a key is there and was not taken yet.
+    pub(super) fn holds(&self, name: &str) -> bool {
+        self.found.iter().any(|(known, _)| *known == name)
+    }
+
     /// Sorts the keys of an object into known, foreign and unknown ones.
     pub(super) fn read(
         report: &mut Report<'_>,
@@ -269,8 +274,17 @@ const UNREAD_RULE: &str =
     "unknown key; it is not ignored, since that would allow what it was meant to deny";
 
 /// Keys of which a misspelt one lets in what it was meant to keep out, under whichever of their names it was meant.
-const RULES: [&str; 7] =
-    ["tools", "allowedTools", "deniedTools", "disabled", "enabled", "toolset", "toolsets"];
+const RULES: [&str; 9] = [
+    "approve",
+    "approvals",
+    "tools",
+    "allowedTools",
+    "deniedTools",
+    "disabled",
+    "enabled",
+    "toolset",
+    "toolsets",
+];
 
 fn did_you_mean(guess: &str) -> String {
     format!("did you mean `{guess}`?")
@@ -290,7 +304,9 @@ pub(super) fn unknown(
     let meant = guess.filter(|guess| is_slip(name, guess));
     let meant =
         meant.and_then(|guess| known.iter().find(|key| key.names().any(|one| one == guess)));
-    if meant.is_some_and(|key| RULES.contains(&key.name)) {
+    // A server's key; for all servers it is `approvals.rule`.
+    let is_misplaced = name == "approve";
+    if is_misplaced || meant.is_some_and(|key| RULES.contains(&key.name)) {
         report.problem_with(range, path, UNREAD_RULE, hint);
     } else {
         report.warn(range, path, "unknown key, ignored", hint);

@@ -74,7 +74,7 @@ fn server_schema() -> Value {
             let help = format!("The same as `{name}`. {}", known.help);
             properties.insert((*alias).to_owned(), described((known.schema)(), &help));
         }
-        if matches!(name, "command" | "url") {
+        if matches!(name, "command" | "url" | "openapi") {
             required.extend(
                 std::iter::once(&name)
                     .chain(known.key.aliases)
@@ -117,10 +117,13 @@ fn toolsets_schema() -> Value {
 
 fn group_schema(object: &str) -> Value {
     let description = match object {
+        "approvals" => "Which calls need a person's approval.",
+        "pins" => "Tools that are listed beside metamcp's own.",
         "pool" => "The connection pool and the circuit breakers.",
         "timeouts" => "Time limits.",
         "limits" => "Limits of size and number.",
         "search" => "How tools are found.",
+        "cluster" => "A fleet of gateways.",
         "daemon" => "The process that clients share.",
         "code" => "Code mode: sandbox and limits of scripts.",
         _ => "Settings.",

@@ -3,6 +3,7 @@
 //! In: one value of `mcpServers`, a way to look up variables.  Out: a `ServerConfig`, or problems in the report.
 //! Tests: `config/tests.rs`.
 
+pub(super) mod overrides;
 mod remote;
 mod transport;
 
@@ -11,14 +12,18 @@ use std::time::Duration;
 use jsonc_parser::ast::Value;
 use jsonc_parser::common::Range;
 
+use self::overrides::read_overrides;
 use self::transport::{Values, read_transport};
-use super::keys::{FOREIGN_SERVER_KEYS, LONGEST_TIME, MOST_IN_FLIGHT, MOST_INSTANCES, SERVER_KEYS};
+use super::keys::{
+    FOREIGN_SERVER_KEYS, LONGEST_LABEL, LONGEST_TIME, MOST_IN_FLIGHT, MOST_INSTANCES, MOST_LABELS,
+    SERVER_KEYS,
+};
 use super::read::{Fields, Key, Node, properties};
 use super::report::Report;
 use super::toolset::read_words;
 use super::{
-    Containment, Lifecycle, PassEnv, Pattern, Retry, RetryRule, ServerConfig, ServerOrigin,
-    ServerState, ToolFilter, Transport,
+    ApprovalRules, Approve, ApproveRule, Containment, Lifecycle, PassEnv, Pattern, Retry,
+    RetryRule, ServerConfig, ServerOrigin, ServerState, ToolFilter, Transport,
 };
 use crate::scope::Scope;
 use crate::settings::{Kind, Word};
@@ -58,6 +63,8 @@ pub(super) fn read_server(
         secrets: Vec::new(),
     };
     let transport = read_transport(&mut values, &mut fields, key_range, &node.path);
+    let overrides = fields.take("overrides");
+    let overrides = overrides.map(|field| read_overrides(&mut values, &field.node));
     let Values { missing, secrets: expanded_secrets, .. } = values;
 
     let itself = transport.as_ref().is_some_and(Transport::is_the_gateway);
@@ -72,12 +79,15 @@ pub(super) fn read_server(
     let idle_timeout = read_idle(report, &mut fields);
     let (lifecycle, idle_timeout) = read_lifecycle(report, &mut fields, idle_timeout);
     let retry = fields.take("retry").and_then(|field| read_retry(report, &field.node));
+    let approve = fields.take("approve").and_then(|field| read_approve(report, &field.node));
     let eager = read_flag(report, &mut fields, "eager");
     let exclusive = read_flag(report, &mut fields, "exclusive");
     let max_in_flight = read_in_flight(report, &mut fields, exclusive);
     let share = fields.take("share").and_then(|field| word(report, &field.node, Scope::WORDS));
     let share = share.and_then(Scope::from_word);
     let instances = read_instances(report, &mut fields, share);
+    let requires = read_requires(report, &mut fields, share);
+    let pin = read_pin(report, &mut fields, share);
     let description = fields.take("description").and_then(|field| field.node.string(report));
     let tags = fields.take("tags").map(|field| read_words(report, &field.node));
     let tags = tags.unwrap_or_default();
@@ -101,12 +111,16 @@ pub(super) fn read_server(
         lifecycle,
         idle_timeout,
         retry: retry.unwrap_or_default(),
+        approvals: ApprovalRules { own: approve.unwrap_or_default(), ..ApprovalRules::default() },
         eager,
         exclusive,
         max_in_flight,
         share,
+        requires,
+        pin,
         instances,
         tools,
+        overrides: overrides.unwrap_or_default(),
         pass_env,
         containment: containment.and_then(Containment::from_word),
         sandbox_policy: None,
@@ -275,6 +289,30 @@ fn read_retry(report: &mut Report<'_>, node: &Node<'_, '_>) -> Option<RetryRule>
     Some(RetryRule { default, per_tool })
 }
 
+fn read_approve(report: &mut Report<'_>, node: &Node<'_, '_>) -> Option<ApproveRule> {
+    let rule = |report: &mut Report<'_>, node: &Node<'_, '_>| {
+        word(report, node, Approve::WORDS).and_then(Approve::from_word)
+    };
+    let object = match node.value {
+        Value::StringLit(_) => {
+            return Some(ApproveRule { default: Some(rule(report, node)?), per_tool: Vec::new() });
+        }
+        Value::Object(object) => object,
+        _ => return node.wrong(report, "a string or an object with `default` and `tools`"),
+    };
+    let keys = [Key { name: "default", aliases: &[] }, Key { name: "tools", aliases: &[] }];
+    let mut fields = Fields::read_rules(report, object, &node.path, &keys);
+    let default = fields.take("default").and_then(|field| rule(report, &field.node));
+    let mut per_tool = Vec::new();
+    if let Some(field) = fields.take("tools") {
+        let object = field.node.object(report)?;
+        for (tool, _, node) in properties(report, object, &field.node.path) {
+            per_tool.push((Pattern::new(tool), rule(report, &node)?));
+        }
+    }
+    Some(ApproveRule { default, per_tool })
+}
+
 /// A list of names, or one of them alone: `all` is written as a word.
 fn read_pass_env(
     report: &mut Report<'_>,
@@ -328,6 +366,57 @@ fn read_instances(
         report.warn(field.node.range(), &field.node.path, message, None);
     }
     number.and_then(|number| u32::try_from(number).ok()).unwrap_or(1)
+}
+
+/// Labels a node must have.
+fn read_requires(
+    report: &mut Report<'_>,
+    fields: &mut Fields<'_, '_>,
+    share: Option<Scope>,
+) -> Vec<(String, String)> {
+    let Some(field) = fields.take("requires") else { return Vec::new() };
+    let Some(object) = field.node.object(report) else { return Vec::new() };
+    only_in_a_fleet(report, &field.node, share);
+    let mut labels = Vec::new();
+    for (name, _, node) in properties(report, object, &field.node.path) {
+        let Some(value) = node.string(report) else { continue };
+        if labels.len() == MOST_LABELS || name.len() + value.len() > LONGEST_LABEL {
+            let message =
+                "a server requires at most 32 labels, each of at most 128 bytes with its value";
+            report.warn(node.range(), &node.path, message, None);
+            break;
+        }
+        labels.push((name.to_owned(), value.to_owned()));
+    }
+    labels.sort();
+    labels
+}
+
+fn read_pin(
+    report: &mut Report<'_>,
+    fields: &mut Fields<'_, '_>,
+    share: Option<Scope>,
+) -> Option<String> {
+    let field = fields.take("pin")?;
+    let name = field.node.string(report)?;
+    only_in_a_fleet(report, &field.node, share);
+    if !is_node_name(name) {
+        return field.node.wrong(report, "the name of a gateway: 1 to 64 letters, digits, - and _");
+    }
+    Some(name.to_owned())
+}
+
+fn only_in_a_fleet(report: &mut Report<'_>, node: &Node<'_, '_>, share: Option<Scope>) {
+    if !matches!(share, Some(Scope::Fleet | Scope::Principal)) {
+        let message = "has no effect: only a server with `\"share\": \"fleet\"` or `\"principal\"` runs elsewhere than where it is called";
+        report.warn(node.range(), &node.path, message, None);
+    }
+}
+
+/// What the bus of a fleet takes as the name of a gateway.
+fn is_node_name(name: &str) -> bool {
+    let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    !name.is_empty() && name.len() <= 64 && name.bytes().all(is_fit)
 }
 
 fn read_tools(report: &mut Report<'_>, fields: &mut Fields<'_, '_>) -> ToolFilter {

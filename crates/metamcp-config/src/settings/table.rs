@@ -3,7 +3,9 @@
 //! In: nothing.  Out: [`SETTINGS`].
 //! Tests: `settings/tests.rs`.
 
+mod approvals;
 mod audit;
+mod cluster;
 mod code;
 mod daemon;
 mod notify;
@@ -105,7 +107,7 @@ impl Setting {
         let key = self.key.unwrap_or_default();
         match key.split_once('.') {
             Some(("serve" | "provision", _)) => !HARMLESS.contains(&self.flag),
-            Some(("code", "profile" | "image") | ("audit", _)) => true,
+            Some(("code", "profile" | "image") | ("audit" | "cluster", _)) => true,
             _ => GUARDS.contains(&self.flag),
         }
     }
@@ -150,9 +152,11 @@ pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
         pool::SETTINGS,
         search::SETTINGS,
         output::SETTINGS,
+        approvals::SETTINGS,
         provision::SETTINGS,
         code::SETTINGS,
         serve::SETTINGS,
+        cluster::SETTINGS,
         daemon::SETTINGS,
         audit::SETTINGS,
         notify::SETTINGS,

@@ -93,6 +93,9 @@ pub struct CallRow {
     pub attempts: u32,
     pub bytes_in: u64,
     pub bytes_out: u64,
+    /// The node of the fleet that ran it, where that was another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
 }
 
 /// A call with all that is known of it.
@@ -156,6 +159,7 @@ impl CallRow {
             attempts: record.attempts,
             bytes_in: record.bytes_in as u64,
             bytes_out: record.bytes_out as u64,
+            node: record.node.as_deref().map(str::to_owned),
         }
     }
 }

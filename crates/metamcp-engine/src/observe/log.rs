@@ -71,6 +71,7 @@ fn call(record: &CallRecord) {
         by = record.origin.word(),
         session = record.identity.session,
         client,
+        node = record.node.as_deref(),
         "{} ended",
         record.method,
     );

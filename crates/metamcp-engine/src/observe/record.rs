@@ -186,6 +186,8 @@ pub struct CallRecord {
     pub cause: Option<Arc<Failure>>,
     /// The code of the JSON-RPC error that the server answered with.
     pub rpc_code: Option<i64>,
+    /// The node of the fleet that ran it, where that is not this one.
+    pub node: Option<Arc<str>>,
     /// Where it stands in a trace that is recorded.
     pub trace: Option<Box<CallTrace>>,
 }
@@ -218,6 +220,7 @@ impl CallRecord {
             bytes_out: 0,
             cause: None,
             rpc_code: None,
+            node: None,
             trace: None,
         }
     }

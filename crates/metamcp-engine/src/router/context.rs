@@ -3,15 +3,17 @@
 //!
 //! A seat is one session's place in it: which instance of each server it uses.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use metamcp_calls::dispatch::ServerPolicy;
 use metamcp_calls::notify::List;
 use metamcp_config::config::ServerConfig;
 use metamcp_config::scope::{self, SaidOfItself, Scope, Why};
 use parking_lot::{Mutex, RwLock};
+use serde_json::Value;
 
 use super::Router;
 use super::servers::{Definition, Entry, ScopeKey, Servers};
@@ -131,7 +133,8 @@ impl Context {
             let snapshot = other.catalog.snapshot();
             let known = snapshot.known(definition);
             match known.and_then(|known| Some((Arc::clone(&known.tools), known.listed_at?))) {
-                Some((tools, at)) => Some((Ok(tools), at)),
+                // As the server listed them: what the user says of them is put on top again.
+                Some((tools, at)) => Some((Ok(Arc::clone(tools.as_listed())), at)),
                 None => {
                     let now = self.router.upgrade()?.clock.now();
                     Some((Err(ListFailure::clone(snapshot.failure(definition)?)), now))
@@ -181,6 +184,10 @@ impl Context {
             taken: Mutex::default(),
             draining: AtomicBool::new(false),
             has_listed: AtomicBool::new(false),
+            elsewhere: AtomicBool::new(false),
+            principal: Mutex::new(0),
+            pins: OnceLock::new(),
+            opened_apps: Mutex::default(),
         })
     }
 }
@@ -208,6 +215,23 @@ pub struct Seat {
     draining: AtomicBool,
     /// It was given a list of tools.
     has_listed: AtomicBool,
+    /// A process of its own session may be at another gateway.
+    elsewhere: AtomicBool,
+    /// Whose session it is, the same at every gateway; zero for the owner of this process.
+    principal: Mutex<u128>,
+    /// The tools that it was listed beside the gateway's own.
+    pins: OnceLock<Arc<Vec<PinnedTool>>>,
+    /// The servers whose pages its host has read.
+    opened_apps: Mutex<BTreeSet<Arc<str>>>,
+}
+
+/// A tool of a server under a name of its own in a session's list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PinnedTool {
+    pub name: Box<str>,
+    pub server: Box<str>,
+    pub tool: Box<str>,
+    pub definition: Value,
 }
 
 #[derive(Debug, Default)]
@@ -223,6 +247,26 @@ impl Seat {
     /// Whether this is the first list of tools that it is given.
     pub(crate) fn lists_first(&self) -> bool {
         !self.has_listed.swap(true, Ordering::Relaxed)
+    }
+
+    /// What it was listed beside the gateway's own tools, once it was.
+    pub(crate) fn pins(&self) -> Option<Arc<Vec<PinnedTool>>> {
+        self.pins.get().cloned()
+    }
+
+    /// Keeps that for as long as it lives: a model must not see its list of tools change. The first one counts.
+    pub(crate) fn keep_pins(&self, pins: Vec<PinnedTool>) -> Arc<Vec<PinnedTool>> {
+        Arc::clone(self.pins.get_or_init(|| Arc::new(pins)))
+    }
+
+    /// Its host reads a page of that server.
+    pub(crate) fn open_app(&self, server: &Arc<str>) {
+        self.opened_apps.lock().insert(Arc::clone(server));
+    }
+
+    /// The servers whose pages its host has read.
+    pub(crate) fn opened_apps(&self) -> BTreeSet<Arc<str>> {
+        self.opened_apps.lock().clone()
     }
 
     pub fn context(&self) -> &Arc<Context> {
@@ -268,6 +312,33 @@ impl Seat {
         self.draining.load(Ordering::Relaxed)
     }
 
+    /// Whose session it is: by a digest that is the same at every gateway.
+    pub fn set_principal(&self, digest: &[u8; 32]) {
+        let mut half = [0; 16];
+        half.copy_from_slice(&digest[..16]);
+        let principal = u128::from_be_bytes(half);
+        let before = std::mem::replace(&mut *self.principal.lock(), principal);
+        if before != principal {
+            self.taken.lock().version = None;
+        }
+    }
+
+    /// Its session may have a process of its own at another gateway of the fleet.
+    pub fn may_be_elsewhere(&self) {
+        self.elsewhere.store(true, Ordering::Relaxed);
+    }
+
+    /// Processes of its own session are here and nowhere else.
+    pub fn settle(&self) {
+        self.elsewhere.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether a server keeps a process for this session that is not here: one started here would be another one.
+    pub fn lacks(&self, definition: crate::catalog::DefinitionId) -> bool {
+        let is_own = |(id, scope): &(_, Scope)| *id == definition && *scope == Scope::Session;
+        self.elsewhere.load(Ordering::Relaxed) && self.taken.lock().scopes.iter().any(is_own)
+    }
+
     /// Whether it has instances of its own.
     pub fn has_own(&self) -> bool {
         self.taken.lock().scopes.iter().any(|(_, scope)| *scope == Scope::Session)
@@ -297,6 +368,8 @@ impl Seat {
 
     fn key(&self, scope: Scope) -> ScopeKey {
         match scope {
+            Scope::Fleet => ScopeKey::Fleet,
+            Scope::Principal => ScopeKey::Principal(*self.principal.lock()),
             Scope::Machine => ScopeKey::Machine,
             Scope::Session => ScopeKey::Session(self.session),
             Scope::Project => {

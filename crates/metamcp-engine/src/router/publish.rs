@@ -36,7 +36,15 @@ impl Drop for Mapping {
 
 impl Router {
     /// Delivers the one response to a call, after its record.
-    pub(super) fn answer(&self, mut pending: Pending, outcome: CallOutcome, now: Moment) {
+    pub(super) fn answer(
+        &self,
+        #[cfg_attr(feature = "fleet", expect(unused_mut, reason = "another one takes its place"))]
+        mut pending: Pending,
+        outcome: CallOutcome,
+        now: Moment,
+    ) {
+        #[cfg(feature = "fleet")]
+        let Some((mut pending, outcome)) = self.after_fleet(pending, outcome, now) else { return };
         if let Some(call_progress) = pending.request.call_progress.take() {
             call_progress.end(!matches!(outcome, CallOutcome::Cancelled));
         }
@@ -71,7 +79,7 @@ impl Router {
             {
                 let mapping = Mapping::begin(router, &caller);
                 task::spawn("map result", async move {
-                    let mapped = compute::run(move || (result_mapper.map)(outcome)).await;
+                    let mapped = compute::run(move || result_mapper.follow.map(outcome)).await;
                     let outcome = mapped.unwrap_or_else(|error| {
                         let kind = CallErrorKind::Unusable(format!("gave a result, but {error}"));
                         let (server, tool) = (record.server, record.tool);
@@ -82,7 +90,7 @@ impl Router {
                     drop(mapping);
                 });
             }
-            _ => caller.responder.respond(&caller.tag, (result_mapper.map)(outcome)),
+            _ => caller.responder.respond(&caller.tag, result_mapper.follow.map(outcome)),
         }
     }
 
@@ -94,6 +102,11 @@ impl Router {
         result: Option<&Bytes>,
         now: Moment,
     ) {
+        // Whoever made the call has its record.
+        #[cfg(feature = "fleet")]
+        if pending.fleet.is_recorded_elsewhere() {
+            return;
+        }
         let record = &mut pending.record;
         record.ended = now;
         record.verdict = verdict;

@@ -40,6 +40,9 @@ enum Origin {
     Server { conn: Arc<Connection>, call: Option<CallId>, router: Weak<Router> },
     /// A server that answered a call with `input_required`; the call is retried with the answers.
     InputRequired { round: u64, key: String, router: Weak<Router> },
+    /// A server on another node of the fleet.
+    #[cfg(feature = "fleet")]
+    Fleet(super::fleet::FleetAsk),
     /// The gateway itself; the client's answer goes to the waiting task, if there still is one.
     Gateway { answer: Mutex<Option<oneshot::Sender<Reply>>>, has_cause: bool },
 }
@@ -76,6 +79,18 @@ impl ServerRequest {
             origin: Box::new(Origin::InputRequired { round, key: question.key, router }),
             settled: AtomicBool::new(false),
         }
+    }
+
+    /// One of a server on another node.
+    #[cfg(feature = "fleet")]
+    pub(super) fn of_fleet(
+        id: Bytes,
+        method: String,
+        params: Option<Bytes>,
+        ask: super::fleet::FleetAsk,
+    ) -> ServerRequest {
+        let (origin, settled) = (Box::new(Origin::Fleet(ask)), AtomicBool::new(false));
+        ServerRequest { method, params, id, origin, settled }
     }
 
     /// Asks the user behind a client to sign in at a server.
@@ -116,6 +131,8 @@ impl ServerRequest {
         match &*self.origin {
             Origin::Server { conn: own, .. } => own.id == conn && id.is_none_or(|id| id == self.id),
             Origin::InputRequired { .. } => id.is_some_and(|id| id == self.id),
+            #[cfg(feature = "fleet")]
+            Origin::Fleet(_) => id.is_some_and(|id| id == self.id),
             Origin::Gateway { .. } => false,
         }
     }
@@ -125,6 +142,8 @@ impl ServerRequest {
         match &*self.origin {
             Origin::Server { call, .. } => call.is_some(),
             Origin::InputRequired { .. } => true,
+            #[cfg(feature = "fleet")]
+            Origin::Fleet(_) => true,
             Origin::Gateway { has_cause, .. } => *has_cause,
         }
     }
@@ -144,6 +163,12 @@ impl ServerRequest {
                     router.input_answered(*round, key, result);
                 }
             }
+            #[cfg(feature = "fleet")]
+            Origin::Fleet(ask) => {
+                if !self.settled.swap(true, Ordering::Relaxed) {
+                    ask.answer(reply);
+                }
+            }
             Origin::Gateway { answer, .. } => {
                 let waiting = answer.lock().take();
                 if let Some(waiting) = waiting {
@@ -159,6 +184,12 @@ impl ServerRequest {
     pub fn refuse(self, why: &str) {
         if let Origin::Server { conn, .. } = &*self.origin {
             conn.refuse(&self.id, -32601, why);
+        }
+        #[cfg(feature = "fleet")]
+        if let Origin::Fleet(ask) = &*self.origin
+            && !self.settled.swap(true, Ordering::Relaxed)
+        {
+            ask.refuse(why);
         }
         self.settle();
     }
@@ -185,6 +216,8 @@ impl ServerRequest {
                     router.input_answered(*round, key, None);
                 }
             }
+            #[cfg(feature = "fleet")]
+            Origin::Fleet(ask) => ask.refuse("the client behind metamcp gave no answer"),
             // Dropping the channel without an answer signals that.
             Origin::Gateway { .. } => {}
         }

@@ -74,6 +74,10 @@ impl FromIterator<Entry> for Servers {
 /// Who shares an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ScopeKey {
+    /// Every session of every gateway of the fleet; without one, of this machine.
+    Fleet,
+    /// Every session of a principal, at every gateway of the fleet.
+    Principal(u128),
     /// Every session of this machine.
     Machine,
     /// The sessions of one project: of one folder, or with the same roots.
@@ -453,6 +457,20 @@ impl Router {
         self.launcher.pass_env()
     }
 
+    /// Everything that is configured.
+    #[cfg(feature = "fleet")]
+    pub(super) fn definitions(&self) -> Vec<Arc<Definition>> {
+        self.table.read().definitions.values().cloned().collect()
+    }
+
+    /// By which rules an instance lives.
+    #[cfg(feature = "fleet")]
+    pub(super) fn policy_of(&self, server: ServerId) -> Option<ServerPolicy> {
+        let one = self.instance_at(server)?;
+        let policy = one.definition.defined.read().policy;
+        Some(owned(policy, one.key))
+    }
+
     /// The process of an instance, if it has one.
     pub fn pid_of(&self, server: ServerId) -> Option<u32> {
         let live = self.live();
@@ -492,6 +510,14 @@ impl Router {
         let Definition { id, name, .. } = &*instance.definition;
         let config = instance.definition.config();
         Some(Entry { definition: *id, id: server, config, name: Arc::clone(name) })
+    }
+
+    /// The configuration of a server whose calls may be rewritten or may need an approval; none for most servers, which
+    /// are not to pay for that.
+    pub(super) fn ruled(&self, server: ServerId) -> Option<Arc<ServerConfig>> {
+        let table = self.table.read();
+        let config = table.instances.get(&server)?.definition.config();
+        (!config.overrides.is_empty() || config.may_need_approval()).then_some(config)
     }
 
     /// The name of an instance's server.
@@ -565,6 +591,7 @@ fn owned(policy: ServerPolicy, key: ScopeKey) -> ServerPolicy {
     match key {
         // Its state must not be split over two processes.
         ScopeKey::Session(session) => ServerPolicy { owner: Some(session), instances: 1, ..policy },
+        ScopeKey::Fleet | ScopeKey::Principal(_) => ServerPolicy { instances: 1, ..policy },
         ScopeKey::Machine | ScopeKey::Project(_) => policy,
     }
 }

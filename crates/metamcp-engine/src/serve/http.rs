@@ -6,6 +6,7 @@
 pub mod access;
 mod body;
 mod connection_timer;
+mod continuation;
 pub mod fast_path;
 pub mod guard;
 pub mod handler;
@@ -36,6 +37,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use metamcp_calls::shutdown::{self, Shutdown};
+use metamcp_types::moment::Moment;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -68,6 +70,9 @@ const FINAL_WRITES: Duration = Duration::from_millis(200);
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 /// Longest interval between sweeps of idle sessions.
 const SWEEP: Duration = Duration::from_secs(30);
+
+/// What a gateway of a fleet has left to say when its drain took all of its time.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The state of the server, as every connection sees it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -136,6 +141,7 @@ pub(super) async fn listen(
         shutdown::Event::Looked { in_flight, can_answer: true }
     };
     let mut listener = Some(listener);
+    let mut drained = Moment::NEVER;
     // Ticks on its own: a steady stream of new connections must not delay the shutdown.
     let mut looks = interval(DRAIN_LOOK);
     while shutdown.phase() < shutdown::Phase::Ending {
@@ -157,6 +163,10 @@ pub(super) async fn listen(
         };
         let begun = shutdown.hear(event, now());
         if !is_draining && matches!(begun, shutdown::Phase::Draining { .. }) {
+            drained = now() + drain;
+            if ending == Ending::WithServers {
+                gateway.machine.drain_fleet(drain);
+            }
             if !handler.has_moved() {
                 handler.close();
             }
@@ -174,6 +184,16 @@ pub(super) async fn listen(
     let _no_connections = tell.send(Phase::Draining);
     for session in handler.awake() {
         session.stop();
+    }
+    if ending == Ending::WithServers {
+        // Others may still wait for what runs here. A second signal does not.
+        let left = gateway.machine.left_fleet(drained.since(now()).max(LAST_WORDS));
+        tokio::select! {
+            () = left => {}
+            Some(()) = stop.recv() => {
+                shutdown.hear(shutdown::Event::Signal, now());
+            }
+        }
     }
     match ending {
         Ending::WithServers => gateway.router.stop_now(),

@@ -137,6 +137,8 @@ pub struct ResponseMode {
     pub json: bool,
     /// There is only this request: no general stream, no server requests, no replay.
     pub stateless: bool,
+    /// A client may resume at another gateway, which has to know what it would resume.
+    pub fleet: bool,
 }
 
 /// A stream for each request, and one for the rest.
@@ -180,7 +182,10 @@ impl RequestStreams {
         }) {
             return Err(IdInUse(used.clone()));
         }
-        let stream = Stream::awaiting(tags.len(), !self.mode.stateless, ticket);
+        let stream = match self.mode.fleet && !self.mode.stateless {
+            true => Stream::awaiting_named(tags, true, ticket),
+            false => Stream::awaiting(tags.len(), !self.mode.stateless, ticket),
+        };
         for tag in tags {
             table.open.insert(tag.clone(), Arc::clone(&stream));
         }
@@ -269,7 +274,7 @@ fn has_room(stream: &Stream) -> bool {
 mod tests {
     use super::*;
 
-    const MODE: ResponseMode = ResponseMode { json: false, stateless: false };
+    const MODE: ResponseMode = ResponseMode { json: false, stateless: false, fleet: false };
 
     fn tag(text: &'static str) -> Bytes {
         Bytes::from_static(text.as_bytes())
@@ -331,10 +336,8 @@ mod tests {
 
     #[test]
     fn a_client_that_wants_documents_gets_the_rest_on_the_general_stream() {
-        let response_streams = ResponseStreams::PerRequest(RequestStreams::new(ResponseMode {
-            json: true,
-            stateless: false,
-        }));
+        let response_streams =
+            ResponseStreams::PerRequest(RequestStreams::new(ResponseMode { json: true, ..MODE }));
         let ResponseStreams::PerRequest(streams) = &response_streams else { unreachable!() };
         let one = streams.open(&[tag("1")], None).unwrap();
         response_streams.tell(Some(b"1"), |out| out.extend_from_slice(b"progress"));

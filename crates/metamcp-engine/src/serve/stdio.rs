@@ -60,9 +60,11 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    let served = Served::begin(gateway.view.clone(), output);
+    let (served, drain) = (Served::begin(gateway.view.clone(), output), options.drain);
     let (ended, shutdown) = served.until_over(input, options, &mut stop).await;
     served.session.stop();
+    gateway.machine.drain_fleet(drain);
+    gateway.machine.left_fleet(drain).await;
     gateway.router.stop_now();
     tokio::join!(served.flushed(), wind_up(&gateway.machine, &mut stop, shutdown));
     ended
@@ -83,7 +85,7 @@ impl Served {
     {
         let outbox = Arc::new(Outbox::default());
         let response_streams = ResponseStreams::Pipe(Arc::clone(&outbox));
-        let session = Session::new(view.clone(), response_streams, &SuspendedCalls::new());
+        let session = Session::new(view.clone(), response_streams, &SuspendedCalls::new(None));
         view.surface.router.attach(&session.client());
         // Only a client on this very machine, started by its user, may ask that user to trust a project's file.
         let asking =

@@ -6,6 +6,7 @@
 mod capabilities;
 mod lists;
 mod owners;
+mod tasks;
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use metamcp_calls::replay::{Rule, is_harmless};
 use metamcp_config::config::{Retry, ServerState};
 use metamcp_config::settings::ToolSurface;
 use metamcp_surface::direct::{self, Kind};
-use metamcp_tools::tool::Tool;
+use metamcp_tools::tool::{Hints, Tool};
 use metamcp_wire::modern::headers::{self, Mirror};
 use metamcp_wire::scan::MAX_RESULT_DEPTH;
 use metamcp_wire::{object, write};
@@ -32,7 +33,7 @@ use crate::router::{
 pub(super) use owners::Owners;
 
 /// The methods that are forwarded to servers besides `tools/call`.
-const METHODS: [&str; 8] = [
+const METHODS: [&str; 13] = [
     "resources/list",
     "resources/templates/list",
     "resources/read",
@@ -41,10 +42,15 @@ const METHODS: [&str; 8] = [
     "prompts/list",
     "prompts/get",
     "completion/complete",
+    "tasks/get",
+    "tasks/update",
+    "tasks/cancel",
+    "tasks/result",
+    "tasks/list",
 ];
 /// The members of their params. A member that a lenient parser would take for one of them is refused, since the server
 /// might have such a parser.
-const MEMBERS: [&str; 9] = [
+const MEMBERS: [&str; 11] = [
     "name",
     "arguments",
     "uri",
@@ -54,6 +60,8 @@ const MEMBERS: [&str; 9] = [
     "_meta",
     "requestState",
     "inputResponses",
+    "task",
+    "taskId",
 ];
 
 impl View {
@@ -75,10 +83,17 @@ impl View {
             return Step::Now(self.no_server(method));
         }
         if let Some(only) = self.only() {
-            self.forward(&only, method, about(method, params), params, caller);
-            return Step::Dispatched;
+            return self.forward(&only, method, about(method, params), params, caller);
         }
-        self.forward_to_owner(method, params, caller)
+        match method {
+            "tasks/list" => Step::Now(Finished::invalid(
+                "tasks/list is answered where there is one server; ask for each task by its id",
+            )),
+            of_task if of_task.starts_with("tasks/") => {
+                self.forward_about_task(method, params, caller)
+            }
+            _ => self.forward_to_owner(method, params, caller),
+        }
     }
 
     /// The response to requests during shutdown.
@@ -170,8 +185,16 @@ impl View {
                 let only = only.filter(|only| view.is_for(only, &name))?;
                 Some((only, name.as_str().into()))
             });
-            let Some((entry, tool)) = meant else { return unknown(&name) };
             let params = params.as_deref();
+            let Some((entry, tool)) = meant else {
+                // A page calls the tools of its own server by their own names.
+                let of_app = view.app_call(&name, params.unwrap_or(b"{}"), &caller);
+                return match of_app {
+                    Some(Step::Now(finished)) => finished,
+                    Some(_) => Finished::Dispatched,
+                    None => unknown(&name),
+                };
+            };
             match view.call_shown(&entry, &tool, &name, params, &caller) {
                 Step::Now(finished) => finished,
                 _ => Finished::Dispatched,
@@ -245,13 +268,15 @@ impl View {
     /// so it may answer for itself. A filtered or blocked name goes there too, where the refusal names the reason.
     fn is_for(&self, only: &Entry, name: &str) -> bool {
         let filter = &only.config.tools;
-        if !filter.permits(name) || self.surface.catalog.is_blocked(only.definition, name) {
+        if !only.config.permits(name) || self.surface.catalog.is_blocked(only.definition, name) {
             return true;
         }
         // While its tools are unknown it may be the shortened form of a longer name.
         let may_be_short = name.chars().count() == direct::MAX_NAME
             && self.snapshot().known(only.definition).is_none();
-        filter.is_open() && self.scope.is_none() && !may_be_short
+        // The name of a tool that has another one now means nothing.
+        let is_named_anew = !only.config.overrides.is_empty();
+        filter.is_open() && self.scope.is_none() && !may_be_short && !is_named_anew
     }
 
     /// The error for a tool whose server was withheld after its name was listed.
@@ -295,7 +320,7 @@ impl View {
         })
     }
 
-    fn call_shown(
+    pub(super) fn call_shown(
         &self,
         entry: &Entry,
         tool: &Arc<str>,
@@ -307,7 +332,7 @@ impl View {
             self.surface.refused(caller, (&entry.name, tool), error);
             Step::Now(Finished::error(error))
         };
-        if !entry.config.tools.permits(tool) {
+        if !entry.config.permits(tool) {
             let denied = format!(
                 "the configuration of the server {:?} does not permit the tool {tool:?}",
                 entry.name
@@ -324,15 +349,13 @@ impl View {
             return refuse(&blocked(&entry.name, tool));
         }
         if shown == &**tool {
-            self.forward(entry, "tools/call", Arc::clone(tool), params, caller);
-        } else {
-            let params = renamed(params.unwrap_or(b"{}"), "name", tool);
-            self.forward(entry, "tools/call", Arc::clone(tool), Some(&params), caller);
+            return self.forward(entry, "tools/call", Arc::clone(tool), params, caller);
         }
-        Step::Dispatched
+        let params = renamed(params.unwrap_or(b"{}"), "name", tool);
+        self.forward(entry, "tools/call", Arc::clone(tool), Some(&params), caller)
     }
 
-    /// Gives a request to the router, unchanged.
+    /// Gives a request to the router, unchanged, if this session can use the server here.
     fn forward(
         &self,
         entry: &Entry,
@@ -340,10 +363,22 @@ impl View {
         about: Arc<str>,
         params: Option<&[u8]>,
         caller: &Caller,
-    ) {
+    ) -> Step {
+        if let Err(refused) = self.has_here(entry) {
+            let message = refused.message().to_owned();
+            return Step::Now(Finished::Protocol { code: -32000, message });
+        }
+        if method == "resources/read" && about.starts_with("ui://") {
+            self.seat.open_app(&entry.name);
+        }
         let mut request = self.request(entry, method, about, params, caller.responder.input());
-        request.result_mapper = Kind::listed_by(method).map(|kind| self.tidying(entry, kind));
+        request.result_mapper = match Kind::listed_by(method) {
+            Some(kind) => Some(self.tidying(entry, kind)),
+            None if method == "tools/call" && self.only().is_none() => Some(tasks::naming(entry)),
+            None => None,
+        };
         self.surface.router.call(request, caller.clone());
+        Step::Dispatched
     }
 
     /// Removes elements that clients reject from a server's own list.
@@ -371,17 +406,21 @@ impl View {
         let meta = params.and_then(|params| object::pick(params, ["_meta"]).ok()?[0]);
         let meta = meta.filter(|meta| meta.starts_with(b"{"));
         let progress = meta.and_then(|meta| object::pick(meta, ["progressToken"]).ok()?[0]);
+        let mut hints = Hints::default();
         let (read_only, idempotent) = match method {
             "tools/call" => {
                 let snapshot = self.snapshot();
                 let tool =
                     snapshot.known(entry.definition).and_then(|known| known.any_tool(&about));
-                let hints = tool.map(|tool| tool.hints).unwrap_or_default();
+                hints = tool.map(|tool| tool.hints).unwrap_or_default();
                 (hints.read_only.unwrap_or(false), hints.idempotent.unwrap_or(false))
             }
             _ => (true, true),
         };
-        let rule = match (self.surface.options.replay, entry.config.retry.for_tool(&about)) {
+        let rule = match (
+            self.surface.options.replay,
+            entry.config.retry.for_tool(entry.config.overrides.original(&about)),
+        ) {
             (Rule::Never, _) | (_, Retry::Never) => Rule::Never,
             (_, Retry::Always) => Rule::Always,
             (_, Retry::Annotated) => Rule::Annotated,
@@ -395,8 +434,11 @@ impl View {
             progress: progress.map(Bytes::copy_from_slice),
             call_progress: None,
             harmless: is_harmless(rule, read_only, idempotent),
+            hints,
             input,
             verbatim: Some(Verbatim::new(method, params)),
+            as_task: false,
+            rewritten: None,
             result_mapper: None,
         }
     }
@@ -445,12 +487,10 @@ impl View {
                 let reference = renamed(raw, "name", &prompt);
                 params = object::replace_member(&params, "ref", &reference);
             }
-            self.forward(&entry, method, prompt, Some(&params), caller);
-            return Step::Dispatched;
+            return self.forward(&entry, method, prompt, Some(&params), caller);
         }
         if let Some(entry) = self.owner_of(&meant) {
-            self.forward(&entry, method, (*meant).into(), Some(params), caller);
-            return Step::Dispatched;
+            return self.forward(&entry, method, (*meant).into(), Some(params), caller);
         }
         let (params, uri) = (Bytes::copy_from_slice(params), meant.into_owned());
         Step::Later(Box::pin(

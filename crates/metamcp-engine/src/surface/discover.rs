@@ -357,7 +357,8 @@ impl View {
         let binding = format!("{} {}", self.binding(), request.binding());
         let mut then = None;
         if let Some(cursor) = &request.cursor {
-            let (stamp, offset) = self.surface.cursors.open(cursor, &binding).map_err(unusable)?;
+            let (stamp, offset) =
+                self.surface.cursor_key().open(cursor, &binding).map_err(unusable)?;
             then = Some(stamp);
             request.offset = offset as usize;
         }
@@ -387,13 +388,17 @@ impl View {
             // Its answers have one form for all hits, and say where the next ones are.
             hits.truncate(cut.full + cut.named);
         }
-        let stamp = stamp(snapshot.generation, prior.as_ref(), order.as_deref());
+        let stamp = stamp(self.list_stamp(&snapshot), prior.as_ref(), order.as_deref());
         if then.is_some_and(|then| then != stamp) {
             return Err(unusable(CursorError::Stale));
         }
         let next = request.offset + hits.len();
         let next_cursor = (next < total).then(|| {
-            self.surface.cursors.encode(stamp, u32::try_from(next).unwrap_or(u32::MAX), &binding)
+            self.surface.cursor_key().encode(
+                stamp,
+                u32::try_from(next).unwrap_or(u32::MAX),
+                &binding,
+            )
         });
         if nothing_fits && request.operation == Operation::Search && self.provisions() {
             note.get_or_insert_with(|| NOTHING_FITS.to_owned());

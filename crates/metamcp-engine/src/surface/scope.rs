@@ -1,6 +1,7 @@
 //! The scope of a session: which servers and tools it can see, on every path. All lookups for a client pass through
 //! here, so that nothing has to be checked a second time elsewhere.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use metamcp_calls::fair_share::Sharer;
@@ -119,6 +120,7 @@ impl View {
 
     /// Whether a tool may be called here, whether or not it is known.
     pub(crate) fn permits(&self, entry: &Entry, tool: &str) -> Result<(), Box<ErrorObject>> {
+        self.has_here(entry)?;
         let Some(scope) = &self.scope else { return Ok(()) };
         if scope.toolset.has_tool(&entry.config, tool) {
             return Ok(());
@@ -132,10 +134,38 @@ impl View {
         Err(Box::new(ErrorObject::new(Code::Denied, message).hint(hint)))
     }
 
+    /// Whether this session can use a server at this gateway.
+    pub(crate) fn has_here(&self, entry: &Entry) -> Result<(), Box<ErrorObject>> {
+        if !self.seat.lacks(entry.definition) {
+            return Ok(());
+        }
+        let message = format!(
+            "the server {:?} keeps a process for each session, and that of this session is at another gateway of the fleet, or has ended",
+            entry.name
+        );
+        let hint = "The call was not sent. A new session gets a process of its own; it keeps it where the load balancer sends all requests of a session to one gateway.";
+        Err(Box::new(ErrorObject::new(Code::ServerUnavailable, message).hint(hint)))
+    }
+
+    /// The stamp of cursors: another one when the list of tools has changed. In a fleet the same at every gateway that has
+    /// the same list.
+    pub(crate) fn list_stamp(&self, snapshot: &Snapshot) -> u64 {
+        if self.surface.keyring.is_none() {
+            return snapshot.generation;
+        }
+        self.servers().iter().fold(0, |all, entry| {
+            let Some(known) = snapshot.known(entry.definition) else { return all };
+            let mut hasher = DefaultHasher::new();
+            (&entry.name, known.tools.fingerprint).hash(&mut hasher);
+            all ^ hasher.finish()
+        })
+    }
+
     /// Whose stored results this view writes and reads.
     pub(crate) fn owner(&self) -> Owner {
         let toolset = self.scope.as_ref().map(|scope| Arc::clone(&scope.name));
-        Owner { toolset, principal: self.principal, session: self.seat.session }
+        let (principal, lasting) = (self.principal, self.lasting);
+        Owner { toolset, principal, lasting, session: self.seat.session }
     }
 
     /// Whose share of what all sessions use it takes from.

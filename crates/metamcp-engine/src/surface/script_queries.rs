@@ -252,7 +252,7 @@ pub(super) async fn stored_result(view: &View, params: &Value) -> Result<String,
         return Err(wrong(format!("results.get has no option {:?}", text::start(name, MAX_NAME))));
     }
     let Some(stored) = view.surface.results.read(handle, &view.owner()).await else {
-        return Err(refused(view, &super::result_store::unknown(text::start(handle, MAX_NAME))));
+        return Err(refused(view, &view.no_result(text::start(handle, MAX_NAME))));
     };
     if names.is_empty() {
         return Ok(String::from_utf8_lossy(&stored.value).into_owned());

@@ -105,7 +105,9 @@ impl QueryRanker {
     /// What the order depends on beside the catalog.
     pub(super) fn stamp(&self) -> Option<String> {
         let is_plain = self.note.is_none() && self.strategy() == self.strategy;
-        (!is_plain).then(|| format!("{} {}", self.strategy(), self.note.as_deref().unwrap_or("")))
+        // Why another ranking was taken does not change its order, and another gateway of a fleet may have another reason.
+        let note = self.note.as_deref().filter(|_| !matches!(self.by, By::Own(_)));
+        (!is_plain).then(|| format!("{} {}", self.strategy(), note.unwrap_or("")))
     }
 
     /// One page of hits. Slow where there are thousands of tools.

@@ -130,6 +130,39 @@ pub async fn read(
     }
 }
 
+/// The same where each page is asked for on another node, which knows more of the server than its tools.
+#[cfg(feature = "fleet")]
+pub async fn forwarded<F, A>(
+    most: usize,
+    secrets: &Arc<Redactor>,
+    ask: F,
+) -> Result<Arc<ServerTools>, ListError>
+where
+    F: Fn(Bytes) -> A,
+    A: Future<Output = Result<Bytes, ListError>>,
+{
+    let mut listing = Listing::at_most(most);
+    let mut params = BytesMut::from(&b"{}"[..]);
+    loop {
+        let page = ask(params.clone().freeze()).await?;
+        let next;
+        (listing, next) = parse_page(listing, page, secrets).await?;
+        match next.map_err(|defect| format!("sent an invalid response to tools/list: {defect}"))? {
+            Next::Done => {
+                let finished = compute::run(move || listing.finish(None, None)).await;
+                return Ok(Arc::new(finished.map_err(|_| UNREADABLE.to_owned())?));
+            }
+            Next::More(cursor) => {
+                params.clear();
+                params.put_slice(b"{\"cursor\":");
+                write::json_string(&mut params, &cursor);
+                params.put_u8(b'}');
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Whether calls of a tool can be sent over HTTP: the parameters that its schema maps to headers must fit into headers.
 fn fits_into_headers(tool: &Tool, server: &str) -> bool {
     let schema = tool.input_schema().filter(|schema| schema.contains("x-mcp-header"));

@@ -20,7 +20,7 @@ pub enum TlsError {
     },
 }
 
-pub(super) fn config(files: &TlsFiles) -> Result<ClientConfig, TlsError> {
+pub(crate) fn config(files: &TlsFiles) -> Result<ClientConfig, TlsError> {
     let mut roots = RootCertStore::empty();
     roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     if let Some(path) = &files.ca {

@@ -22,6 +22,12 @@ impl<B: Clone> Node<B> {
         self.leases.get(&instance)?.serving(now)
     }
 
+    /// Whether new calls of this node's clients may be given to the process directly, without [`Node::call`]: then they are
+    /// in the hands of the engine, which ends the process only when they have ended.
+    pub fn is_open(&self, instance: InstanceId, now: Moment) -> bool {
+        self.serving(instance, now).is_some() && !self.drains.is_moving(instance)
+    }
+
     /// Under which epoch this node has an instance, and how long it may act for it as it stands: also while the instance
     /// closes, for what its process was given before.
     pub fn holds(&self, instance: InstanceId) -> Option<(Stamp, Moment)> {

@@ -28,9 +28,20 @@ fn who_when_and_what_must_be_right() {
 }
 
 #[test]
+fn a_key_that_is_being_replaced_still_opens() {
+    let (old, new) = ([1; 32], [2; 32]);
+    let sealed = Key::new(old).seal(&relay());
+    let both = Key::with_other(new, Some(old));
+    assert_eq!(both.open(&sealed, b"ada", 0, &[7; 32]), Ok(relay().resume));
+    let again = both.seal(&relay());
+    assert_eq!(Key::new(new).open(&again, b"ada", 0, &[7; 32]), Ok(relay().resume));
+    assert_eq!(Key::new(old).open(&again, b"ada", 0, &[7; 32]), Err(TokenError::Forged));
+}
+
+#[test]
 fn no_changed_letter_goes_unnoticed() {
     let key = Key::new([1; 32]);
-    let sealed = key.seal(&token(Resume::Suspended { call: 3, round: 1 }));
+    let sealed = key.seal(&token(Resume::Suspended { gateway: 9, call: 3, round: 1 }));
     for at in 0..sealed.len() {
         for letter in ["A", "_", "=", " "] {
             let mut forged = sealed.clone();
@@ -68,7 +79,8 @@ fn a_request_is_the_same_however_it_is_spelt() {
 
 fn resumes() -> impl Strategy<Value = Resume> {
     prop_oneof![
-        (any::<u64>(), any::<u32>()).prop_map(|(call, round)| Resume::Suspended { call, round }),
+        (any::<u64>(), any::<u64>(), any::<u32>())
+            .prop_map(|(gateway, call, round)| Resume::Suspended { gateway, call, round }),
         (".{0,40}", proptest::option::of(".{0,80}"))
             .prop_map(|(server, state)| Resume::Relay { server, state }),
     ]

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use metamcp_child::ShimCommand;
 use metamcp_config::config::{Config, Severity};
-use metamcp_config::settings::{Given, LogLevel, Origin, Transport};
+use metamcp_config::settings::{Given, LogLevel, Origin, Settings, Transport};
+use metamcp_engine::cluster_key::Keyring;
 use metamcp_engine::config::Loaded;
 use metamcp_engine::gateway::Gateway;
 use metamcp_engine::serve::http::Plan;
@@ -55,7 +56,7 @@ pub(crate) fn run(
     telemetry::start(settings.log_level);
     let shim = ShimCommand::this_binary(crate::SHIM_ARGUMENT)
         .context("the path of this program is not known")?;
-    let plan = match settings.serve.transport {
+    let mut plan = match settings.serve.transport {
         _ if !is_usual => None,
         Transport::Stdio => None,
         Transport::Http | Transport::Sse => Some(Plan::of(&loaded.config, &env::lookup)?),
@@ -74,7 +75,10 @@ pub(crate) fn run(
             Some(plan) => Some(plan.listen().await?),
             None => None,
         };
-        let gateway = Gateway::start(&config, shim, crate::worker(&settings.code));
+        let keyring = in_fleet(plan.as_mut(), settings).await?;
+        let worker = crate::worker(&settings.code);
+        let gateway = Gateway::start_in_fleet(&config, shim, worker, keyring);
+        gateway.join_fleet(settings).await?;
         gateway.warm(&gateway.view, settings.pool.min_size as usize);
         reload::watch(&gateway, loaded, load);
         match plan.zip(bound) {
@@ -117,6 +121,23 @@ pub(crate) fn run(
     })?;
     runtime.shutdown_background();
     Ok(Exit::Success)
+}
+
+/// Reads the key of a fleet, where it is one of a fleet's gateways that shall serve. Without a bus a client on a pipe stays
+/// with its process, so only those over HTTP make a fleet.
+async fn in_fleet(
+    plan: Option<&mut Plan>,
+    settings: &Settings,
+) -> anyhow::Result<Option<Arc<Keyring>>> {
+    if plan.is_none() && settings.cluster.servers.is_empty() {
+        return Ok(None);
+    }
+    let Some(keyring) = Keyring::load(&settings.cluster).await? else { return Ok(None) };
+    keyring.keep_reading();
+    if let Some(plan) = plan {
+        plan.share(Arc::clone(&keyring), &settings.cluster);
+    }
+    Ok(Some(keyring))
 }
 
 /// The configuration for a gateway without authentication: any program could request the installation of servers and

@@ -14,6 +14,7 @@ mod crowd;
 mod ending;
 mod endpoints;
 mod fast_path;
+mod fleet;
 mod guarded;
 mod heads;
 mod legacy;

@@ -157,7 +157,7 @@ impl Drop for Served {
 pub(crate) struct Session<'a> {
     pub(crate) served: &'a Served,
     pub(crate) id: String,
-    revision: String,
+    pub(crate) revision: String,
 }
 
 impl Session<'_> {

@@ -132,7 +132,7 @@ impl Daemon {
     /// Whose an instance is, in words.
     fn whose(&self, instance: &Instance, sessions: &[SessionStatus]) -> String {
         match instance.key {
-            ScopeKey::Machine => String::new(),
+            ScopeKey::Fleet | ScopeKey::Principal(_) | ScopeKey::Machine => String::new(),
             ScopeKey::Project(_) => {
                 let folder = instance.surroundings.folder.as_ref();
                 folder.map(|folder| folder.display().to_string()).unwrap_or_default()

@@ -49,6 +49,8 @@ pub struct Visitor {
     pub principal: Principal,
     /// The one toolset it may use; none for everything.
     pub toolset: Option<Arc<str>>,
+    /// Who it is for every process with the same tokens, while `principal` is a number of this one.
+    pub lasting: [u8; 32],
     /// Whether it reads metrics, too or only.
     pub role: Role,
     /// The result holds for the same header while [`Access::generation`] is this. `None` for signed tokens, which expire.
@@ -98,7 +100,7 @@ pub struct Access {
     /// Principals that are people: their responses to elicitations count as approvals.
     approvers: HashSet<Principal>,
     /// Names of principals that showed a signed token, for records.
-    signed_names: Mutex<HashMap<Principal, Arc<str>>>,
+    signed_names: Mutex<HashMap<Principal, (Arc<str>, [u8; 32])>>,
 }
 
 struct Known {
@@ -216,7 +218,7 @@ impl Access {
         let good_for = Some(self.generation());
         if self.is_open() {
             let (principal, role) = (Principal::ANYBODY, Role::Owner);
-            return Ok(Visitor { principal, toolset: None, role, good_for });
+            return Ok(Visitor { principal, toolset: None, lasting: [0; 32], role, good_for });
         }
         let token = authorization.and_then(bearer).ok_or(Denied::Missing)?;
         if token.is_empty() || token.len() > MAX_TOKEN {
@@ -229,7 +231,7 @@ impl Access {
             if is_same(&known.digest, &shown) {
                 let toolset = known.toolset.clone();
                 let (principal, role) = (numbered(at), known.role);
-                found = Some(Visitor { principal, toolset, role, good_for });
+                found = Some(Visitor { principal, toolset, lasting: shown, role, good_for });
             }
         }
         if let Some(found) = found {
@@ -239,14 +241,16 @@ impl Access {
             && (watched.is(&shown) || (watched.may_look(unix) && watched.is(&shown)))
         {
             let (principal, good_for) = (self.of_generated(), Some(self.generation()));
-            return Ok(Visitor { principal, toolset: None, role: Role::Owner, good_for });
+            let (lasting, role) = (shown, Role::Owner);
+            return Ok(Visitor { principal, toolset: None, lasting, role, good_for });
         }
         if let Some(watched) = &self.metrics
             && (watched.is(&shown) || (watched.may_look(unix) && watched.is(&shown)))
         {
             // It begins no session, so nothing ever belongs to it.
             let (principal, good_for) = (self.of_generated(), Some(self.generation()));
-            return Ok(Visitor { principal, toolset: None, role: Role::Metrics, good_for });
+            let (lasting, role) = (shown, Role::Metrics);
+            return Ok(Visitor { principal, toolset: None, lasting, role, good_for });
         }
         let Some(signed) = &self.signed else { return Err(Denied::Invalid) };
         let keys = signed.keys.read();
@@ -258,8 +262,9 @@ impl Access {
         })?;
         let principal = self.of_signed(bearer.kind, &bearer.name);
         self.remember_name(principal, bearer.kind, &bearer.name);
+        let lasting = jwt::lasting(bearer.kind, &bearer.name);
         let toolset = bearer.toolset.map(Arc::from);
-        Ok(Visitor { principal, toolset, role: Role::Tools, good_for: None })
+        Ok(Visitor { principal, toolset, lasting, role: Role::Tools, good_for: None })
     }
 
     /// The principal of a name in `approvers`.
@@ -287,7 +292,7 @@ impl Access {
             return Arc::from("anybody");
         }
         let signed = self.signed_names.lock();
-        if let Some(name) = signed.get(&principal) {
+        if let Some((name, _)) = signed.get(&principal) {
             return Arc::clone(name);
         }
         let at = usize::try_from(principal.0.saturating_sub(1)).unwrap_or(usize::MAX);
@@ -299,16 +304,26 @@ impl Access {
         }
     }
 
+    /// Who a principal is for every gateway with the same tokens, as far as that is known.
+    pub fn lasting_of(&self, principal: Principal) -> Option<[u8; 32]> {
+        if let Some((_, lasting)) = self.signed_names.lock().get(&principal) {
+            return Some(*lasting);
+        }
+        let at = usize::try_from(principal.0.checked_sub(1)?).ok()?;
+        self.tokens.get(at).map(|known| known.digest)
+    }
+
     fn remember_name(&self, principal: Principal, kind: jwt::Kind, name: &str) {
         let mut names = self.signed_names.lock();
         if !names.contains_key(&principal) {
             if names.len() >= MAX_NAMES {
                 names.clear();
             }
+            let lasting = jwt::lasting(kind, name);
             let kind = jwt::Kind::ALL.iter().find(|(_, known)| *known == kind);
             let kind = kind.map_or("?", |(word, _)| word);
             let name = text::clean_line(name, MAX_NAME);
-            names.insert(principal, format!("{kind}:{name}").into());
+            names.insert(principal, (format!("{kind}:{name}").into(), lasting));
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod head;
 mod observing;
+mod session_life;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,18 +25,19 @@ use metamcp_wire::trace_context::TraceContext;
 use parking_lot::{Mutex, MutexGuard};
 
 pub(super) use self::head::{bad_message, busy, fresh_id, no_session, prefers_events, unreadable};
-use self::head::{joined, named_session, read_head, refused, session_id, unknown_version, version};
+use self::head::{joined, read_head, refused, unknown_version, version};
 use self::observing::unfit;
+use self::session_life::NamedSession;
 use super::access::{Access, Denied, Principal, Role, Visitor};
 use super::body::{BodyReadError, RequestBody, discard, whole};
 use super::connection_timer::ConnectionTimer;
+use super::continuation::Continuation;
 use super::guard::{Admitted, Endpoint, METADATA, Refusal, Route, Rules};
 use super::limits::{Bodies, InFlight, MAX_IN_FLIGHT};
 use super::post_body::{PostBody, one_line};
 use super::reply::{self, Answer, REFUSED, SESSION_ID};
-use super::sessions::{ActiveSession, Found, Owner, SessionId, Sessions};
-use super::stateless::not_here;
-use super::stream::{First, KEEP_ALIVE, Reader, from_event_id};
+use super::sessions::{ActiveSession, Owner, SessionId, Sessions};
+use super::stream::{First, KEEP_ALIVE, Reader};
 use crate::clock;
 use crate::gateway::Machine;
 use crate::metrics::Metrics;
@@ -72,6 +74,8 @@ pub struct HttpConfig {
     pub fast_path: bool,
     /// `http` or `https`.
     pub scheme: &'static str,
+    /// In a fleet: what lets its gateways go on with each other's sessions.
+    pub continuation: Option<Arc<Continuation>>,
 }
 
 /// Principals whose requests without a session are kept apart; more than that are looked through.
@@ -94,6 +98,8 @@ pub struct Handler {
     alone: Mutex<Vec<Weak<Session>>>,
     /// Where requests without a session are seated, by principal.
     seats: Mutex<HashMap<u64, Arc<Seat>>>,
+    /// By what every gateway knows a principal that was here.
+    principals: Mutex<HashMap<u64, [u8; 32]>>,
     /// Calls whose client may come back for them in a session of its own.
     pub(super) suspended_calls: Arc<SuspendedCalls>,
     in_flight: Arc<InFlight>,
@@ -124,6 +130,7 @@ impl Handler {
         machine: &Machine,
         http_config: HttpConfig,
     ) -> Arc<Handler> {
+        let keyring = http_config.continuation.as_ref().map(|shared| Arc::clone(&shared.keyring));
         Arc::new_cyclic(|me| Handler {
             view,
             scopes,
@@ -135,7 +142,8 @@ impl Handler {
             listeners: Mutex::default(),
             alone: Mutex::default(),
             seats: Mutex::default(),
-            suspended_calls: SuspendedCalls::new(),
+            principals: Mutex::default(),
+            suspended_calls: SuspendedCalls::new(keyring),
             in_flight: Arc::default(),
             closing: AtomicBool::new(false),
             moved: AtomicBool::new(false),
@@ -183,13 +191,17 @@ impl Handler {
             owner: Owner { principal: Principal::ANYBODY, endpoint: admitted.endpoint },
             shown_to,
             version: version(&parts.headers),
-            session: named_session(&parts.headers),
+            named: None,
+            lasting: [0; 32],
             good_for: None,
         };
         match self.visitor(&parts.headers, &admitted, head.host) {
             Ok(visitor) => {
                 admission.owner.principal = visitor.principal;
+                admission.lasting = visitor.lasting;
+                self.remember_principal(&visitor);
                 admission.good_for = visitor.good_for;
+                admission.named = self.named(&parts.headers, &admission);
                 Ok(admission)
             }
             Err(mut denied) => {
@@ -210,13 +222,13 @@ impl Handler {
         let owner = admission.owner;
         let done = match admission.route {
             Route::Post => self.post(admission, parts, body, connection_timer).await,
-            Route::Listen => self.listen(owner, &parts.headers),
-            Route::Delete => self.delete(owner, &parts.headers),
+            Route::Listen => self.listen(admission, &parts.headers),
+            Route::Delete => self.delete(admission, &parts.headers),
             Route::Sse => self.sse(owner.principal),
             Route::Messages => self.messages(owner.principal, parts, body, connection_timer).await,
             Route::Preflight => Ok(reply::empty(StatusCode::NO_CONTENT)),
             Route::Metadata => self.metadata(owner.endpoint, &parts.headers),
-            Route::Health => Ok(self.health()),
+            Route::Health => Ok(self.health(parts.uri.path() == "/readyz")),
             Route::Metrics => self.metrics(&parts.headers).await,
         };
         let mut response = done.unwrap_or_else(|error_response| *error_response);
@@ -229,6 +241,7 @@ impl Handler {
         let principal = owner.principal.0;
         let seat = self.principal_seat(principal);
         let principal_name = self.http_config.access.name_of(owner.principal);
+        let lasting = self.http_config.access.lasting_of(owner.principal);
         let approves = self.http_config.access.approves(owner.principal);
         let tool_surface = match owner.endpoint {
             Endpoint::Main => self.view.tool_surface,
@@ -238,15 +251,38 @@ impl Handler {
                 // The guard admits no toolset without a scope; should one get here, it sees nothing rather than all.
                 let scope = self.scopes.get(usize::from(place)).cloned();
                 let kept = self.view.restricted_to(scope.unwrap_or_default());
-                return View { seat, principal, principal_name, approves, ..kept };
+                return View { seat, principal, lasting, principal_name, approves, ..kept };
             }
         };
-        View { seat, tool_surface, principal, principal_name, approves, ..self.view.clone() }
+        let view = self.view.clone();
+        View { seat, tool_surface, principal, lasting, principal_name, approves, ..view }
+    }
+
+    fn remember_principal(&self, visitor: &Visitor) {
+        let mut principals = self.principals.lock();
+        if principals.len() >= MAX_SEATS && !principals.contains_key(&visitor.principal.0) {
+            principals.clear();
+        }
+        principals.insert(visitor.principal.0, visitor.lasting);
+    }
+
+    /// A seat of that principal. One of which nothing is known shares with nobody.
+    fn seat_of(&self, principal: u64) -> Arc<Seat> {
+        let seat = self.view.context().seat(Identity::owner().session);
+        let known = self.principals.lock().get(&principal).copied();
+        let digest = known.unwrap_or_else(|| {
+            let mut alone = [0; 32];
+            // Without randomness it is the owner's own, which no token has.
+            getrandom::fill(&mut alone).ok();
+            alone
+        });
+        seat.set_principal(&digest);
+        seat
     }
 
     /// The same for a session of its own.
     pub(super) fn session_view(&self, owner: Owner) -> View {
-        let seat = self.view.context().seat(Identity::owner().session);
+        let seat = self.seat_of(owner.principal.0);
         self.view(owner).seated(seat)
     }
 
@@ -256,8 +292,14 @@ impl Handler {
         if seats.len() >= MAX_SEATS {
             seats.retain(|_, seat| Arc::strong_count(seat) > 1);
         }
-        let context = self.view.context();
-        let seat = || context.seat(Identity::owner().session);
+        let seat = || {
+            let seat = self.seat_of(principal);
+            // Its next request may reach another gateway, where a process of its own would be another one.
+            if self.http_config.continuation.is_some() {
+                seat.may_be_elsewhere();
+            }
+            seat
+        };
         Arc::clone(seats.entry(principal).or_insert_with(seat))
     }
 
@@ -329,7 +371,8 @@ impl Handler {
     ) -> Result<Visitor, ErrorResponse> {
         if !admitted.route.is_guarded() {
             let principal = Principal::ANYBODY;
-            return Ok(Visitor { principal, toolset: None, role: Role::Owner, good_for: None });
+            let (lasting, role) = ([0; 32], Role::Owner);
+            return Ok(Visitor { principal, toolset: None, lasting, role, good_for: None });
         }
         let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let rules = &self.http_config.rules;
@@ -385,8 +428,7 @@ impl Handler {
                     .await
             }
             Era::Stateless => {
-                self.post_stateless(admission.owner, parts, &line, post_body, connection_timer)
-                    .await
+                self.post_stateless(admission, parts, &line, post_body, connection_timer).await
             }
         }
     }
@@ -408,8 +450,10 @@ impl Handler {
         let session = if alone || initializes {
             self.start(owner, alone)
         } else {
-            let id = admission.session.map_or_else(|| session_id(&parts.headers), Ok)?;
-            self.session(owner, id)?
+            let session = self.session(admission, &parts.headers)?;
+            self.check_answers(&session, &post_body)?;
+            self.settle(admission, &session, &post_body);
+            session
         };
         let agreed = session.peer().and_then(|peer| peer.era.revision());
         let revision = agreed.unwrap_or(said);
@@ -423,12 +467,12 @@ impl Handler {
         let Some(reader) = handed else {
             return Ok(reply::empty(StatusCode::ACCEPTED));
         };
-        let id = if initializes && !alone { self.keep(owner, &session)? } else { None };
+        let id = if initializes && !alone { self.keep(admission, &session)? } else { None };
         // Older clients that list events first have always got a document, and could not resume a stream.
         let events = may_return && prefers_events(&parts.headers);
         let response_format = ResponseFormat { batch, may_return, events };
         let mut response = self.respond(reader, response_format, connection_timer).await;
-        if let Some(id) = id.and_then(|id| HeaderValue::from_str(&id.text()).ok()) {
+        if let Some(id) = id {
             response.headers_mut().insert(SESSION_ID, id);
         }
         Ok(response)
@@ -511,111 +555,6 @@ impl Handler {
             }
             // Cancelled: a cancelled request has no response.
             First::Nothing => reply::empty(StatusCode::ACCEPTED),
-        }
-    }
-
-    fn listen(&self, owner: Owner, headers: &HeaderMap) -> Result<Response<Answer>, ErrorResponse> {
-        self.check_open()?;
-        let era = era::of_request(version(headers), None);
-        if era.map_err(unknown_version)? == Era::Stateless {
-            return Err(not_here());
-        }
-        let session = self.session(owner, session_id(headers)?)?;
-        let ResponseStreams::PerRequest(streams) = &session.response_streams else {
-            return Err(no_session());
-        };
-        let last = match headers.get(LAST_EVENT).filter(|id| !id.is_empty()) {
-            None => None,
-            // A valid id may be of a stream that is over by now; an invalid one was never ours.
-            Some(id) => Some(id.to_str().ok().and_then(from_event_id).ok_or_else(|| {
-                bad_message("the Last-Event-ID is of no event of this gateway; listen without it")
-            })?),
-        };
-        let found = last.and_then(|(number, position)| Some((streams.numbered(number)?, position)));
-        let reader = match found {
-            Some((stream, position)) => stream.read(Some(position)),
-            None => streams.general().read(None),
-        };
-        Ok(reply::counted(reader.ticket(), reply::events(reader)))
-    }
-
-    fn delete(&self, owner: Owner, headers: &HeaderMap) -> Result<Response<Answer>, ErrorResponse> {
-        if era::of_request(version(headers), None) == Ok(Era::Stateless) {
-            return Err(not_here());
-        }
-        let id = session_id(headers)?;
-        let Some(ended) = self.sessions().remove(id, owner) else { return Err(no_session()) };
-        if let Some(session) = ended {
-            session.abandon();
-        }
-        Ok(reply::empty(StatusCode::NO_CONTENT))
-    }
-
-    /// A session that is not in the table yet; `alone`, one for a single request.
-    fn start(&self, owner: Owner, alone: bool) -> Arc<Session> {
-        if alone {
-            return self.start_alone(owner, self.response_streams(true));
-        }
-        let view = self.session_view(owner);
-        let session = Session::new(view, self.response_streams(false), &self.suspended_calls);
-        self.router.attach(&session.client());
-        session
-    }
-
-    /// A session for a single request.
-    pub(super) fn start_alone(
-        &self,
-        owner: Owner,
-        response_streams: ResponseStreams,
-    ) -> Arc<Session> {
-        let session = Session::new(self.view(owner), response_streams, &self.suspended_calls);
-        let mut all = self.alone();
-        // Cleaned up only when it is full, so that a request costs a push.
-        if all.len() == all.capacity() {
-            all.retain(|session| session.strong_count() > 0);
-            let room = all.len().max(ALONE);
-            all.reserve(room);
-        }
-        all.push(Arc::downgrade(&session));
-        drop(all);
-        session
-    }
-
-    /// Puts a session into the table once its client has initialized it.
-    fn keep(
-        &self,
-        owner: Owner,
-        session: &Arc<Session>,
-    ) -> Result<Option<SessionId>, ErrorResponse> {
-        let Some(peer) = session.peer() else { return Ok(None) };
-        let id = fresh_id()?;
-        let now = self.router.clock.now();
-        if self.sessions().insert(id, owner, &peer, Arc::clone(session), now) {
-            return Ok(Some(id));
-        }
-        session.abandon();
-        Err(busy(StatusCode::SERVICE_UNAVAILABLE, "there are too many sessions; try again later"))
-    }
-
-    /// The session a request names, resumed if it was idle.
-    fn session(&self, owner: Owner, id: SessionId) -> Result<Arc<Session>, ErrorResponse> {
-        let mut sessions = self.sessions();
-        match sessions.find(id, owner, self.router.clock.now()) {
-            Some(Found::Awake(session)) => Ok(session),
-            Some(Found::Resting(peer)) => {
-                let view = self.session_view(owner);
-                let session = Session::resumed(
-                    view,
-                    self.response_streams(false),
-                    &self.suspended_calls,
-                    Arc::new(peer),
-                );
-                sessions.wake(id, Arc::clone(&session));
-                drop(sessions);
-                self.router.attach(&session.client());
-                Ok(session)
-            }
-            None => Err(no_session()),
         }
     }
 
@@ -702,11 +641,61 @@ impl Handler {
         Ok(())
     }
 
-    fn health(&self) -> Response<Answer> {
+    /// Whether this process lives, and whether it is to get new clients.
+    #[cfg_attr(not(feature = "fleet"), expect(unused_variables, reason = "both are the same then"))]
+    fn health(&self, is_about_clients: bool) -> Response<Answer> {
         match self.check_open() {
+            #[cfg(feature = "fleet")]
+            Ok(()) if is_about_clients && self.router.fleet().is_some() => self.in_fleet(),
             Ok(()) => reply::document(Bytes::from_static(b"{\"status\":\"ok\"}")),
             Err(_) => reply::empty(StatusCode::SERVICE_UNAVAILABLE),
         }
+    }
+
+    /// What this gateway is in its fleet.
+    #[cfg(feature = "fleet")]
+    fn in_fleet(&self) -> Response<Answer> {
+        use crate::fleet::Readiness;
+        let readiness = self.router.fleet().map(|fleet| *fleet.readiness().borrow());
+        let now =
+            self.router.fleet().map_or(metamcp_types::moment::Moment::START, |fleet| fleet.now());
+        let (status, said) = match readiness.unwrap_or(Readiness::Draining) {
+            Readiness::Ready => (StatusCode::OK, serde_json::json!({ "status": "ok" })),
+            // It goes on with what it owns, and with every server that is not the fleet's.
+            Readiness::NoBus { until } => {
+                let left = until.map(|until| until.since(now).as_millis());
+                let left = left.and_then(|left| u64::try_from(left).ok()).unwrap_or(0);
+                let said = serde_json::json!({
+                    "status": "degraded",
+                    "fleet": "the bus is not reached",
+                    "leases_end_in_ms": left,
+                });
+                (StatusCode::OK, said)
+            }
+            Readiness::BucketTooNew => {
+                let why =
+                    "the bus is new; nothing may be claimed before every old lease has run out";
+                (
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    serde_json::json!({ "status": "waiting", "fleet": why }),
+                )
+            }
+            Readiness::Draining => {
+                let said =
+                    serde_json::json!({ "status": "draining", "fleet": "this gateway is leaving" });
+                (StatusCode::SERVICE_UNAVAILABLE, said)
+            }
+            Readiness::Superseded => {
+                let why = "another gateway has this one's name";
+                (
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    serde_json::json!({ "status": "superseded", "fleet": why }),
+                )
+            }
+        };
+        let mut response = reply::document(Bytes::from(said.to_string()));
+        *response.status_mut() = status;
+        response
     }
 
     /// OAuth protected resource metadata (RFC 9728).
@@ -743,6 +732,7 @@ impl Handler {
         ResponseStreams::PerRequest(RequestStreams::new(ResponseMode {
             json: self.http_config.rules.json,
             stateless,
+            fleet: self.http_config.continuation.is_some(),
         }))
     }
 
@@ -758,17 +748,26 @@ impl Handler {
 /// The result of admitting a head.
 pub(super) struct Admission {
     route: Route,
-    owner: Owner,
+    pub(super) owner: Owner,
     /// The origin for CORS headers.
     shown_to: Option<HeaderValue>,
     /// What its headers say of its version, and of its session, where that can be understood.
     version: VersionHeader,
-    session: Option<SessionId>,
+    named: Option<NamedSession>,
+    /// Who its owner is in every gateway of a fleet.
+    lasting: [u8; 32],
     /// The token generation in which an identical head is admitted again without a check.
     pub(super) good_for: Option<u64>,
 }
 
 impl Admission {
+    /// What ids and tokens for this client are bound to: who it is, and at which endpoint, for every gateway of a fleet.
+    pub(super) fn binding(&self, rules: &Rules) -> Vec<u8> {
+        let mut binding = self.lasting.to_vec();
+        binding.extend_from_slice(rules.path(self.owner.endpoint).as_bytes());
+        binding
+    }
+
     fn show(&self, response: &mut Response<Answer>) {
         if let Some(origin) = &self.shown_to {
             reply::show_to(response, origin, self.route == Route::Preflight);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use metamcp_config::config::Config;
-use metamcp_config::settings::{ServeSettings, Transport};
+use metamcp_config::settings::{ClusterSettings, ServeSettings, Transport};
 use parking_lot::RwLock;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
@@ -16,9 +16,11 @@ use super::access::{
     Access, ApproverError, Expected, Generated, GeneratedError, KeySet, KeySource, LineError,
     Purpose, Role, Signed, SourceError, Token, tokens_of,
 };
+use super::continuation::Continuation;
 use super::guard::{self, Rules};
 use super::handler::HttpConfig;
 use super::tls::{Tls, TlsError};
+use crate::cluster_key::Keyring;
 
 /// The name of the environment variable's token in `approvers`, as `token:NAME`.
 const OF_VARIABLE: &str = "env";
@@ -133,6 +135,11 @@ pub enum PlanError {
         /// Which part.
         missing: &'static str,
     },
+    /// A fleet without tokens that all of its gateways know.
+    #[error(
+        "a fleet needs tokens that all of its gateways accept, and --cluster-key makes this gateway one of a fleet; give --token-file, --token-env or --jwks, the same for all"
+    )]
+    FleetTokens,
     /// Certificate or key cannot be used.
     #[error("cannot serve with TLS")]
     Tls(#[from] TlsError),
@@ -165,6 +172,9 @@ impl Plan {
         let (keys, signed) = signed(serve)?.unzip();
         let configured = Access::new(tokens(serve, variable)?, signed);
         check_toolsets(config, &configured)?;
+        if !settings.cluster.key.is_empty() && configured.is_open() {
+            return Err(PlanError::FleetTokens);
+        }
         let everybody = serve.no_auth || serve.allow_unauthenticated;
         if serve.no_auth && !configured.is_open() {
             return Err(PlanError::NoAuthWith { other: configured_by(serve) });
@@ -208,8 +218,15 @@ impl Plan {
             session_timeout: serve.session_timeout,
             fast_path: serve.http_fast_path,
             scheme: if tls.is_some() { "https" } else { "http" },
+            continuation: None,
         };
         Ok(Plan { http_config, tls, keys, generated, addresses })
+    }
+
+    /// As one of a fleet: its gateways go on with each other's sessions.
+    pub fn share(&mut self, keyring: Arc<Keyring>, settings: &ClusterSettings) {
+        let continuation = Continuation::new(keyring, settings.session_lifetime);
+        self.http_config.continuation = Some(continuation);
     }
 
     /// Whether no token is needed.

@@ -29,7 +29,7 @@ const CARDS: usize = 32;
 /// A place in the table with its share of empty ones, and an allocation's own.
 const ENTRY_BYTES: usize = 112;
 
-/// A session's id: nothing but randomness.
+/// What names a session: nothing but randomness.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionId([u8; 16]);
 
@@ -55,6 +55,11 @@ impl SessionId {
             *byte = digit(pair[0])? << 4 | digit(pair[1])?;
         }
         Some(SessionId(id))
+    }
+
+    /// Its random bytes.
+    pub fn bytes(self) -> [u8; 16] {
+        self.0
     }
 
     /// As clients send it.
@@ -117,6 +122,8 @@ struct Entry<L> {
     card: Arc<Card>,
     awake: Option<L>,
     owner: Owner,
+    /// In a fleet: this is the gateway where processes of its own are, and none of them was lost.
+    is_home: bool,
     /// Last use, in ticks since the start.
     used: u32,
     bytes: u32,
@@ -195,10 +202,23 @@ impl<L: ActiveSession> Sessions<L> {
         self.bytes += bytes;
         *self.held.entry(owner).or_default() += 1;
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let entry = Entry { card, awake: Some(awake), owner, used: ticks(now.elapsed()), bytes };
+        let used = ticks(now.elapsed());
+        let entry = Entry { card, awake: Some(awake), owner, is_home: false, used, bytes };
         self.table.insert(id, entry);
         self.woke(id);
         true
+    }
+
+    /// A process of its own is here, if it has one.
+    pub fn settle(&mut self, id: SessionId) {
+        if let Some(entry) = self.table.get_mut(&id) {
+            entry.is_home = true;
+        }
+    }
+
+    /// Whether a process of its own can only be here.
+    pub fn is_home(&self, id: SessionId) -> bool {
+        self.table.get(&id).is_some_and(|entry| entry.is_home)
     }
 
     /// The session of that id, if it is that owner's.
@@ -280,6 +300,7 @@ impl<L: ActiveSession> Sessions<L> {
             if stays {
                 self.awake.push_back((oldest, entry.used));
             } else {
+                entry.is_home &= !awake.is_attached();
                 entry.awake = None;
             }
         }

@@ -53,6 +53,8 @@ impl Handler {
         body: RequestBody<'_>,
         connection_timer: &ConnectionTimer,
     ) -> Result<Response<Answer>, Box<Response<Answer>>> {
+        let is_fleet = self.http_config.continuation.is_some();
+        let no_stream = || no_stream(is_fleet);
         let id = parts.uri.query().and_then(session_of).ok_or_else(no_stream)?;
         let line = self.read(principal, body, connection_timer).await?;
         let owner = self.listeners().get(&id).cloned();
@@ -89,9 +91,15 @@ impl Handler {
 }
 
 /// One error whether a stream never existed, is over, or belongs to another principal.
-fn no_stream() -> Box<Response<Answer>> {
-    let message =
-        "there is no such session; begin anew with GET /sse, whose stream names where to post";
+fn no_stream(is_fleet: bool) -> Box<Response<Answer>> {
+    let message = match is_fleet {
+        false => {
+            "there is no such session; begin anew with GET /sse, whose stream names where to post"
+        }
+        true => {
+            "there is no such session at this gateway; in a fleet the HTTP+SSE transport needs a load balancer that keeps a client at one gateway, since its session is its stream. Begin anew with GET /sse, whose stream names where to post"
+        }
+    };
     Box::new(reply::refusal(StatusCode::NOT_FOUND, NO_SESSION, message))
 }
 

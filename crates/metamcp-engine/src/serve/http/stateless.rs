@@ -10,10 +10,11 @@ use metamcp_wire::modern::{Fault, meta};
 use metamcp_wire::{object, write};
 
 use super::connection_timer::ConnectionTimer;
-use super::handler::{ErrorResponse, Handler, ResponseFormat, bad_message, prefers_events};
+use super::handler::{
+    Admission, ErrorResponse, Handler, ResponseFormat, bad_message, prefers_events,
+};
 use super::post_body::PostBody;
 use super::reply::{self, Answer, Content, REFUSED};
-use super::sessions::Owner;
 use crate::serve::response_streams::{RequestStreams, ResponseMode, ResponseStreams};
 use crate::serve::stateless;
 use crate::surface::View;
@@ -32,12 +33,13 @@ pub(super) fn not_here() -> ErrorResponse {
 impl Handler {
     pub(super) async fn post_stateless(
         &self,
-        owner: Owner,
+        admission: &Admission,
         parts: &Parts,
         line: &Bytes,
         mut post_body: PostBody<'_>,
         connection_timer: &ConnectionTimer,
     ) -> Result<Response<Answer>, ErrorResponse> {
+        let owner = admission.owner;
         if post_body.batch {
             return Err(bad_message("several messages at once are not part of this revision"));
         }
@@ -60,12 +62,11 @@ impl Handler {
         let response_streams = ResponseStreams::PerRequest(RequestStreams::new(ResponseMode {
             json,
             stateless: true,
+            fleet: false,
         }));
         let session = self.start_alone(owner, response_streams);
         // There is no session to resume the stream in.
-        let mut whose = owner.principal.0.to_be_bytes().to_vec();
-        whose.extend_from_slice(self.http_config.rules.path(owner.endpoint).as_bytes());
-        session.stateless.belongs_to(whose.into());
+        session.stateless.belongs_to(admission.binding(&self.http_config.rules).into());
         let reader = self.open(owner.principal, &session, &[id])?;
         session.take_traced(message, line, self.trace_of(&parts.headers));
         drop(session);

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::{BufMut, Bytes, BytesMut};
 use hyper::body::{Body, Frame};
 use metamcp_wire::write;
@@ -31,8 +33,31 @@ pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// The SSE `retry` field: how long a client should wait before it reconnects, in milliseconds.
 const RETRY_MS: u64 = 1000;
 
+/// Longest list of request ids inside an event id.
+const MAX_ABOUT: usize = 192;
+
 /// The last stream number. Unique in the process, so that an event id names one stream.
 static LAST: AtomicU64 = AtomicU64::new(0);
+
+/// Bits of a number that count; the others say which process of a fleet it is of.
+const COUNTING: u32 = 28;
+/// Numbers stay exact in every JSON parser.
+const EXACT: u64 = (1 << 53) - 1;
+
+/// The first number of a process of a fleet.
+pub(in crate::serve) fn range_of(process: u64) -> u64 {
+    ((process << COUNTING) & EXACT).max(1 << COUNTING)
+}
+
+/// Numbers streams in the range of this process.
+pub fn count_from(process: u64) {
+    LAST.store(range_of(process), Ordering::Relaxed);
+}
+
+/// Whether a stream's number is one of this process.
+pub fn is_own(number: u64) -> bool {
+    number >> COUNTING == LAST.load(Ordering::Relaxed) >> COUNTING
+}
 
 /// Counts requests as in flight while it is held: by the stream until it is over, and by its response until that is
 /// written.
@@ -82,6 +107,8 @@ impl Event {
 /// See the module.
 pub struct Stream {
     number: u64,
+    /// The requests it answers, for a gateway that has to say that their answers are not there. Only in a fleet.
+    about: Option<Box<str>>,
     /// Whether events are kept after they were sent.
     keeps: bool,
     state: Mutex<State>,
@@ -119,18 +146,28 @@ impl std::fmt::Debug for Stream {
 impl Stream {
     /// A stream that stays open until it is closed.
     pub fn general(keeps: bool) -> Arc<Stream> {
-        Stream::new(None, keeps, None)
+        Stream::new(None, keeps, None, None)
     }
 
     /// A stream that ends with the last of `answers` responses.
     pub fn awaiting(answers: usize, keeps: bool, ticket: Option<Ticket>) -> Arc<Stream> {
-        Stream::new(Some(answers), keeps, ticket)
+        Stream::new(Some(answers), keeps, ticket, None)
     }
 
-    fn new(awaited: Option<usize>, keeps: bool, ticket: Option<Ticket>) -> Arc<Stream> {
+    /// The same; its event ids say which requests it is about.
+    pub fn awaiting_named(tags: &[Bytes], keeps: bool, ticket: Option<Ticket>) -> Arc<Stream> {
+        Stream::new(Some(tags.len()), keeps, ticket, about(tags))
+    }
+
+    fn new(
+        awaited: Option<usize>,
+        keeps: bool,
+        ticket: Option<Ticket>,
+        about: Option<Box<str>>,
+    ) -> Arc<Stream> {
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
         let state = State { awaited, ticket, first: 1, next: 1, ..State::default() };
-        Arc::new(Stream { number, keeps, state: Mutex::new(state) })
+        Arc::new(Stream { number, about, keeps, state: Mutex::new(state) })
     }
 
     /// Its number, unique in the process.
@@ -214,6 +251,18 @@ impl Stream {
             quiet: None,
             leave: None,
         }
+    }
+
+    fn write_id(&self, out: &mut BytesMut, position: u64) {
+        out.put_slice(b"id: ");
+        write::number(out, self.number);
+        out.put_u8(b'-');
+        write::number(out, position);
+        if let Some(about) = &self.about {
+            out.put_u8(b'-');
+            out.put_slice(about.as_bytes());
+        }
+        out.put_u8(b'\n');
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -346,7 +395,7 @@ impl Reader {
     pub fn prime(&mut self) {
         let position = self.lock().next - 1;
         let mut out = BytesMut::new();
-        write_id(&mut out, self.stream.number, position);
+        self.stream.write_id(&mut out, position);
         out.put_slice(format!("retry: {RETRY_MS}\ndata: \n\n").as_bytes());
         self.frames.push_back(out.freeze());
     }
@@ -407,7 +456,7 @@ impl Reader {
 
     /// Turns available events into frames; true if the stream is over for this reader.
     fn gather(&mut self, cx: &mut Context<'_>) -> bool {
-        let (number, keeps, format) = (self.stream.number, self.stream.keeps, self.format);
+        let (keeps, format) = (self.stream.keeps, self.format);
         let stream = Arc::clone(&self.stream);
         let mut state = stream.lock();
         if state.generation != self.generation {
@@ -419,7 +468,7 @@ impl Reader {
             let Some((position, event)) = state.advance(keeps) else { break };
             // An id promises that the stream can be resumed.
             if format == Format::Numbered && keeps {
-                write_id(&mut out, number, position);
+                stream.write_id(&mut out, position);
             }
             out.put_slice(b"event: message\ndata: ");
             if event.body.len() < COPY_BELOW {
@@ -488,18 +537,41 @@ impl Drop for Reader {
     }
 }
 
-/// The position and stream an event id stands for.
-pub fn from_event_id(id: &str) -> Option<(u64, u64)> {
-    let (stream, position) = id.split_once('-')?;
-    Some((stream.parse().ok()?, position.parse().ok()?))
+/// What an event id stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventId {
+    pub stream: u64,
+    pub position: u64,
+    /// The ids of the requests that the stream answers, where it says so.
+    pub requests: Vec<Bytes>,
 }
 
-fn write_id(out: &mut BytesMut, stream: u64, position: u64) {
-    out.put_slice(b"id: ");
-    write::number(out, stream);
-    out.put_u8(b'-');
-    write::number(out, position);
-    out.put_u8(b'\n');
+/// Reads an event id. It comes from a client, which may have made it up.
+pub fn from_event_id(id: &str) -> Option<EventId> {
+    let mut parts = id.splitn(3, '-');
+    let stream = parts.next()?.parse().ok()?;
+    let position = parts.next()?.parse().ok()?;
+    let requests = match parts.next() {
+        Some(about) => requests_of(about)?,
+        None => Vec::new(),
+    };
+    Some(EventId { stream, position, requests })
+}
+
+/// Ids of requests as a part of event ids; `None` where they are too long for that.
+fn about(tags: &[Bytes]) -> Option<Box<str>> {
+    let list = [b"[", &*tags.join(&b','), b"]"].concat();
+    (list.len() <= MAX_ABOUT).then(|| URL_SAFE_NO_PAD.encode(list).into())
+}
+
+fn requests_of(about: &str) -> Option<Vec<Bytes>> {
+    if about.len() > MAX_ABOUT * 2 {
+        return None;
+    }
+    let list = URL_SAFE_NO_PAD.decode(about).ok()?;
+    let ids: Vec<serde_json::Value> = serde_json::from_slice(&list).ok()?;
+    let is_id = |id: &serde_json::Value| id.is_string() || id.is_number();
+    ids.iter().all(is_id).then(|| ids.iter().map(|id| Bytes::from(id.to_string())).collect())
 }
 
 #[cfg(test)]

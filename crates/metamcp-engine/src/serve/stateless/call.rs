@@ -249,6 +249,9 @@ impl Call {
         let caller = self.caller();
         let step = match self.request.method {
             "tools/call" => self.view.call(Some(params), line, caller),
+            "resources/read" if !self.view.is_direct() => {
+                self.view.app_resource(Some(params), &caller)
+            }
             method => self.view.pass_on(method, Some(params), &caller),
         };
         match step {
@@ -469,7 +472,8 @@ impl Call {
         let (Some(requester), Some(call)) = (state.requester.take(), state.suspended_as) else {
             return;
         };
-        let sealed = self.seal(Resume::Suspended { call, round });
+        let gateway = self.suspended_calls.gateway();
+        let sealed = self.seal(Resume::Suspended { gateway, call, round });
         let keys: Vec<String> = questions.iter().copied().map(key_of).collect();
         let requests = questions.iter().zip(&keys).filter_map(|(server_request, key)| {
             let server_request = state.server_requests.get(server_request)?;
@@ -490,9 +494,10 @@ impl Call {
 
     fn seal(&self, resume: Resume) -> String {
         let retry_within = u64::try_from(RETRY_WITHIN.as_millis()).unwrap_or(u64::MAX);
-        self.suspended_calls.key.seal(&ResumeToken {
+        let now = self.suspended_calls.now(self.view.surface.router.clock);
+        self.suspended_calls.key().seal(&ResumeToken {
             principal: self.principal.to_vec(),
-            expires: self.now().saturating_add(retry_within),
+            expires: now.saturating_add(retry_within),
             request: seal::digest(self.request.method, Some(&self.request.params)),
             resume,
         })
@@ -582,7 +587,7 @@ impl Responder for Call {
     fn respond(&self, _tag: &Bytes, outcome: CallOutcome) {
         self.ended(match outcome {
             CallOutcome::Result(result) => Final::Result(self.typed(result)),
-            CallOutcome::Failed(error) if self.view.is_direct() => {
+            CallOutcome::Failed(error) if self.view.is_direct() || error.method != "tools/call" => {
                 let entry = self.view.any_server(&error.server);
                 let config = entry.as_ref().map(|entry| &*entry.config);
                 match Plain::from_call(&error, config) {
@@ -667,6 +672,10 @@ impl Client for Call {
 
     fn uses(&self, server: ServerId) -> bool {
         self.view.seat.uses(server)
+    }
+
+    fn may_approve(&self) -> bool {
+        self.view.approves
     }
 
     fn capabilities(&self) -> Value {

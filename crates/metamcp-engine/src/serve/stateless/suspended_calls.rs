@@ -9,13 +9,18 @@ use std::sync::Arc;
 use metamcp_wire::seal::Key;
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::clock::{Clock, unix_millis};
+use crate::cluster_key::Keyring;
+
 /// Most suspended calls: each has an open request at a server, and a person who has to answer.
 const MAX_SUSPENDED: usize = 1024;
 
 /// See the module. All sessions of a listener share one: a client may retry over another connection.
 pub struct SuspendedCalls<C> {
     /// The key of this process: tokens of another one are invalid.
-    pub(super) key: Key,
+    own: Key,
+    /// In a fleet: the key of all its gateways.
+    keyring: Option<Arc<Keyring>>,
     rows: Mutex<Rows<C>>,
 }
 
@@ -25,13 +30,28 @@ struct Rows<C> {
 }
 
 impl<C> SuspendedCalls<C> {
-    /// An empty table with a random key.
-    pub fn new() -> Arc<SuspendedCalls<C>> {
+    /// An empty table, with a random key unless a fleet shares one.
+    pub fn new(keyring: Option<Arc<Keyring>>) -> Arc<SuspendedCalls<C>> {
         let mut seal = [0; 32];
         // With a guessable key a client could answer for another one.
         getrandom::fill(&mut seal).expect("the system has randomness");
         let rows = Mutex::new(Rows { last: 0, calls: HashMap::new() });
-        Arc::new(SuspendedCalls { key: Key::new(seal), rows })
+        Arc::new(SuspendedCalls { own: Key::new(seal), keyring, rows })
+    }
+
+    /// The key of resume tokens.
+    pub(super) fn key(&self) -> Key {
+        self.keyring.as_ref().map_or_else(|| self.own.clone(), |keyring| keyring.resume_key())
+    }
+
+    /// The process in which its calls are suspended.
+    pub(super) fn gateway(&self) -> u64 {
+        self.keyring.as_ref().map_or(0, |keyring| keyring.gateway())
+    }
+
+    /// The time by which resume tokens expire: gateways of a fleet share only that of day.
+    pub(super) fn now(&self, clock: Clock) -> u64 {
+        if self.keyring.is_some() { unix_millis() } else { clock.now_ms() }
     }
 
     /// Adds a call; `None` if there are too many already.
@@ -68,7 +88,7 @@ mod tests {
 
     #[test]
     fn numbers_are_never_used_twice_and_there_is_a_bound() {
-        let suspended_calls = SuspendedCalls::new();
+        let suspended_calls = SuspendedCalls::new(None);
         let first = suspended_calls.suspend(Arc::new(1)).unwrap();
         assert_eq!(suspended_calls.find(first).as_deref(), Some(&1));
         suspended_calls.forget(first);

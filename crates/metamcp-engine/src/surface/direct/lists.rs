@@ -22,12 +22,17 @@ const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
 impl View {
     /// The result of `tools/list`.
-    pub async fn tools_page(&self, cursor: Option<String>, reader: Reader) -> Finished {
+    pub async fn tools_page(
+        &self,
+        cursor: Option<String>,
+        reader: Reader,
+        shows_apps: bool,
+    ) -> Finished {
         if !self.is_direct() {
             if self.seat.lists_first() {
                 self.surface.router.observer.totals().listed_in_place_of(self.list_bytes());
             }
-            return Finished::Result(self.tools().await.into_bytes());
+            return Finished::Result(self.tools(shows_apps).await.into_bytes());
         }
         self.shown_tools(cursor.as_deref(), reader).await
     }
@@ -89,10 +94,10 @@ impl View {
         }
         let snapshot = self.latest_snapshot().await;
         let binding = "tools/list as they are";
+        let stamp = self.list_stamp(&snapshot);
         let offset = match cursor {
             None => 0,
-            Some(cursor) => match self.surface.cursors.decode(cursor, snapshot.generation, binding)
-            {
+            Some(cursor) => match self.surface.cursor_key().decode(cursor, stamp, binding) {
                 Ok(offset) => offset as usize,
                 Err(error) => {
                     return Finished::invalid(format!("the cursor cannot be used: {error}"));
@@ -162,7 +167,7 @@ impl View {
         if more {
             let next = u32::try_from(offset + seen).unwrap_or(u32::MAX);
             json.extend_from_slice(b",\"nextCursor\":");
-            let next = self.surface.cursors.encode(snapshot.generation, next, binding);
+            let next = self.surface.cursor_key().encode(self.list_stamp(snapshot), next, binding);
             write::json_string(&mut json, &next);
         }
         json.push(b'}');

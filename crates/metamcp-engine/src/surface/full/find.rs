@@ -75,7 +75,7 @@ impl View {
         let (stamp, binding) = (hasher.finish(), format!("{} namespaces", self.binding()));
         let offset = match &request.cursor {
             None => 0,
-            Some(cursor) => match self.surface.cursors.decode(cursor, stamp, &binding) {
+            Some(cursor) => match self.surface.cursor_key().decode(cursor, stamp, &binding) {
                 Ok(offset) => offset as usize,
                 Err(error) => {
                     let message = format!("the cursor cannot be used: {error}");
@@ -86,7 +86,11 @@ impl View {
         let page: Vec<&str> = names.iter().skip(offset).take(request.limit).copied().collect();
         let next = offset + page.len();
         let cursor = (next < names.len()).then(|| {
-            self.surface.cursors.encode(stamp, u32::try_from(next).unwrap_or(u32::MAX), &binding)
+            self.surface.cursor_key().encode(
+                stamp,
+                u32::try_from(next).unwrap_or(u32::MAX),
+                &binding,
+            )
         });
         let answer = full_surface::namespaces(&page, cursor.as_deref()).to_string();
         Ok(Step::Now(Finished::Result(full_surface::answer(answer.as_bytes(), None, &[]))))

@@ -131,6 +131,9 @@ fn facts(detail: &CallDetail, now_ms: u64) -> String {
         Some(script) => format!("from script {script}"),
         None => format!("by {}", said(&call.origin)),
     });
+    if let Some(node) = &call.node {
+        facts.push(format!("ran on the node {}", said(node)));
+    }
     facts.push(format!("ended {}", local_time::moment(call.at_ms, now_ms)));
     facts.push(format!(
         "{} of arguments, {} of result",

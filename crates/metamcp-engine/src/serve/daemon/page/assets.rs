@@ -49,6 +49,7 @@ pub(super) const ASSETS: &[Asset] = &[
     asset!("approvals.js", "text/javascript; charset=utf-8", false),
     asset!("gallery.js", "text/javascript; charset=utf-8", false),
     asset!("sessions.js", "text/javascript; charset=utf-8", false),
+    asset!("fleet.js", "text/javascript; charset=utf-8", false),
     asset!("settings.js", "text/javascript; charset=utf-8", false),
 ];
 

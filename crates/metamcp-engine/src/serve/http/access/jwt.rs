@@ -5,6 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::errors::ErrorKind;
 use metamcp_wire::object;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use super::keys::KeySet;
 
@@ -63,6 +64,16 @@ impl Kind {
     /// What stands before the colon where the owner names a principal.
     pub(super) const ALL: [(&'static str, Kind); 3] =
         [("sub", Kind::Subject), ("client", Kind::Client), ("azp", Kind::Party)];
+}
+
+/// Who it is in every process that trusts the same issuer.
+pub(super) fn lasting(kind: Kind, name: &str) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    let word = Kind::ALL.iter().find(|(_, known)| *known == kind).map_or("", |(word, _)| word);
+    hash.update(word.as_bytes());
+    hash.update([0]);
+    hash.update(name.as_bytes());
+    hash.finalize().into()
 }
 
 /// Whose a token is, and what it is bound to.

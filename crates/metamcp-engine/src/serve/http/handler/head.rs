@@ -81,19 +81,6 @@ pub(super) fn joined<'a>(
     Some([&[first], &rest[..]].concat().join(",").into())
 }
 
-/// The session id of a request, if it is well-formed.
-pub(super) fn named_session(headers: &HeaderMap) -> Option<SessionId> {
-    headers.get(SESSION_ID)?.to_str().ok().and_then(SessionId::parse)
-}
-
-pub(super) fn session_id(headers: &HeaderMap) -> Result<SessionId, ErrorResponse> {
-    if !headers.contains_key(SESSION_ID) {
-        let message = "the header Mcp-Session-Id is missing; a session begins with initialize, whose response names it";
-        return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, REFUSED, message)));
-    }
-    named_session(headers).ok_or_else(no_session)
-}
-
 /// A random session id.
 pub(in crate::serve::http) fn fresh_id() -> Result<SessionId, ErrorResponse> {
     let mut random = [0; 16];

@@ -49,7 +49,8 @@ async fn events_carry_ids_and_can_be_read_again() {
     let all: Vec<Event> = stream.read(Some(0)).all().await;
     assert_eq!(all.len(), 3);
     assert_eq!(stream.read(Some(u64::MAX)).all().await.len(), 0);
-    assert_eq!(from_event_id(&format!("{number}-2")), Some((number, 2)));
+    let plain = EventId { stream: number, position: 2, requests: Vec::new() };
+    assert_eq!(from_event_id(&format!("{number}-2")), Some(plain));
     assert_eq!(from_event_id("x-2"), None);
 }
 
@@ -140,4 +141,33 @@ fn the_ticket_is_given_back_with_the_last_answer_and_whoever_reads_it() {
     assert_eq!(Arc::strong_count(&held), 2, "the answer was not read");
     drop(reader);
     assert_eq!(Arc::strong_count(&held), 1);
+}
+
+#[test]
+fn an_event_id_of_a_fleet_says_which_requests_it_is_about() {
+    let tags = [Bytes::from_static(b"7"), Bytes::from_static(br#""a-b""#)];
+    let stream = Stream::awaiting_named(&tags, true, None);
+    let mut out = BytesMut::new();
+    stream.write_id(&mut out, 3);
+    let text = String::from_utf8(out.to_vec()).unwrap();
+    let id = from_event_id(text.trim().strip_prefix("id: ").unwrap()).unwrap();
+    assert_eq!(id, EventId { stream: stream.number(), position: 3, requests: tags.to_vec() });
+    for wrong in ["1-2-", "1-2-!", "1-2-W3t9XQ", "1-2-W251bGxd", "1-2-MQ"] {
+        assert_eq!(from_event_id(wrong), None, "{wrong}");
+    }
+    let long = Bytes::from(format!("\"{}\"", "x".repeat(MAX_ABOUT)));
+    assert!(Stream::awaiting_named(&[long], true, None).about.is_none());
+}
+
+#[test]
+fn each_process_of_a_fleet_counts_in_a_range_of_its_own() {
+    for process in [0, 1, 77, u64::MAX] {
+        let first = range_of(process);
+        assert!(
+            first > 0
+                && first + (1 << COUNTING) <= EXACT + 1
+                && first.is_multiple_of(1 << COUNTING)
+        );
+    }
+    assert_ne!(range_of(1), range_of(2));
 }
