@@ -5,6 +5,7 @@
 
 mod against;
 mod clients;
+mod fleet;
 mod http;
 mod observability;
 pub(crate) mod packages;
@@ -94,6 +95,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("http", http::rows),
     ("remote", remote::rows),
     ("observability", observability::rows),
+    ("fleet", fleet::rows),
     ("clients", |workspace, programs, folder, _, page| {
         clients::rows(workspace, programs, folder, clients::Parts::Both, page)
     }),
@@ -118,6 +120,7 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
                 let path = given.next().context("--binary needs a binary")?;
                 binary = Some(std::path::absolute(path)?);
             }
+            "--fleet" => only.push("fleet"),
             "--clients" => clients = true,
             "--warm" => warm = true,
             other => bail!("bench does not know {other:?}"),

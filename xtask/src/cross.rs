@@ -1,5 +1,5 @@
 //! Builds for other systems: `cargo xtask cross [TARGET]... [--profile PROFILE] [--plain]`; `--test [FILTER]` runs the tests
-//! of this machine against the static build.
+//! of this machine against the static build, with `--arm64` against that of arm64, emulated.
 //! Owns: the targets, and how cargo is called for each.      Never: packs what it built.
 //! In: the tree; a root folder with the compilers (`cross/root.rs`).  Out: `target/cross/TRIPLE/PROFILE`.
 //! Tests: below; `cargo xtask dist` and `cargo xtask test --windows` use what it builds.
@@ -7,6 +7,8 @@
 //! Rustup's prebuilt standard libraries are not needed: the root folder has the library's source, and cargo builds it with
 //! everything else. The tree is always at `/src` there, so that the same commit gives the same bytes from any folder.
 
+mod apple;
+mod arm64;
 mod as_built;
 mod root;
 
@@ -30,11 +32,8 @@ pub(crate) const BUILT: &str = "/built";
 /// The home inside the root folder, with cargo's registry.
 const HOME: &str = "/root";
 
-/// What packages contain: everything that is optional in the binary.
-pub(crate) const FEATURES: &str = "otlp,hardened";
-
-/// The real servers are not what the static build is about, and take half an hour.
-const ALL_TESTS: &str = "not binary(real)";
+/// What packages contain: everything that is optional in the binary, by the one list in its manifest.
+pub(crate) const FEATURES: &str = "packaged";
 
 /// A system that metamcp is built for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,6 +156,9 @@ pub(crate) fn metamcp(
     if !built.is_file() {
         bail!("cargo built metamcp for {}, but {} is not there", target.triple, built.display());
     }
+    if target.triple.ends_with("-apple-darwin") {
+        apple::needs_no_framework(&built)?;
+    }
     Ok(built)
 }
 
@@ -181,8 +183,8 @@ pub(crate) fn commit_time(workspace: &Workspace) -> Result<String> {
 pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     let order = Order::read(options)?;
     let root = Root::ready(workspace)?;
-    if let Some(filter) = &order.test {
-        return as_built::test(&root, workspace, &order.profile, filter);
+    if let Some(tests) = &order.tests {
+        return as_built::test(&root, workspace, &order.profile, tests);
     }
     for target in order.targets {
         let built = metamcp(&root, workspace, target, &order.profile, order.features)?;
@@ -198,8 +200,17 @@ struct Order {
     targets: Vec<Target>,
     profile: String,
     features: &'static str,
-    /// Which tests to run against the static build, if any.
-    test: Option<String>,
+    /// The tests to run against the static build, if any.
+    tests: Option<Tests>,
+}
+
+/// Tests against a static build.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Tests {
+    /// Nextest's filter, if not all that are about it.
+    filter: Option<String>,
+    /// The static build is that for arm64.
+    arm64: bool,
 }
 
 impl Order {
@@ -208,7 +219,7 @@ impl Order {
             targets: Vec::new(),
             profile: "dist".to_owned(),
             features: FEATURES,
-            test: None,
+            tests: None,
         };
         let mut options = options.iter().peekable();
         while let Some(option) = options.next() {
@@ -218,12 +229,16 @@ impl Order {
                 }
                 "--plain" => order.features = "",
                 "--test" => {
-                    let filter = options.next_if(|next| !next.starts_with("--"));
-                    order.test = Some(filter.map_or(ALL_TESTS, String::as_str).to_owned());
+                    let tests = order.tests.get_or_insert_default();
+                    tests.filter = options.next_if(|next| !next.starts_with("--")).cloned();
                 }
+                "--arm64" => match &mut order.tests {
+                    Some(tests) => tests.arm64 = true,
+                    None => bail!("--arm64 comes after --test; without that, name the target"),
+                },
                 option if option.starts_with('-') => {
                     bail!(
-                        "cross takes TARGET..., --profile PROFILE, --plain and --test [FILTER], not {option}"
+                        "cross takes TARGET..., --profile PROFILE, --plain and --test [FILTER] [--arm64], not {option}"
                     )
                 }
                 triple => order.targets.push(Target::named(triple)?),
@@ -249,9 +264,11 @@ mod tests {
         assert_eq!(order(&[]).unwrap().targets, TARGETS);
         let one = order(&["--plain", "aarch64-apple-darwin", "--profile", "dev"]).unwrap();
         assert_eq!((one.targets.len(), one.profile.as_str(), one.features), (1, "dev", ""));
-        assert_eq!(order(&["--test"]).unwrap().test.as_deref(), Some(ALL_TESTS));
-        let some = order(&["--test", "binary(demo)", "--profile", "dev"]).unwrap();
-        assert_eq!((some.test.as_deref(), some.profile.as_str()), (Some("binary(demo)"), "dev"));
+        assert_eq!(order(&["--test"]).unwrap().tests, Some(Tests::default()));
+        let some = order(&["--test", "binary(demo)", "--arm64", "--profile", "dev"]).unwrap();
+        let filter = Some("binary(demo)".to_owned());
+        assert_eq!((some.tests, &*some.profile), (Some(Tests { filter, arm64: true }), "dev"));
+        assert!(order(&["--arm64"]).is_err());
         let unknown = order(&["sparc"]).unwrap_err().to_string();
         assert!(unknown.contains("x86_64-pc-windows-gnu"), "{unknown}");
         assert!(order(&["--profile"]).is_err() && order(&["--what"]).is_err());

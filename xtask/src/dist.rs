@@ -154,9 +154,7 @@ fn programs(workspace: &Workspace, options: &Options) -> Result<Vec<Program>> {
 /// Builds each target in the root folder of `cross`.
 fn built(workspace: &Workspace, wanted: &[&'static Target]) -> Result<Vec<Program>> {
     // Part of every package: the engine of scripts where the system has no lockdown.
-    if !workspace.root.join("target/hardened/SHA256SUMS").exists() {
-        hardened::run(workspace, &[])?;
-    }
+    hardened::ready(workspace)?;
     let root = cross::Root::ready(workspace)?;
     let mut programs = Vec::new();
     for target in wanted.iter().filter(|target| !target.is_makeshift) {

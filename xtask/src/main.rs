@@ -10,9 +10,11 @@ mod deny;
 mod dist;
 mod eval;
 mod fuzz;
+mod gallery;
 mod hardened;
 mod notes;
 mod oldest;
+mod openapi;
 mod pictures;
 mod real;
 mod run;
@@ -117,9 +119,15 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "cross",
-        options: "[TARGET]... [--profile PROFILE] [--plain] | --test [FILTER]",
-        about: "the binary with all features for Linux (static), Windows and macOS, in a root folder of its own with the compilers, as root; with --test, the tests of this machine against the static build",
+        options: "[TARGET]... [--profile PROFILE] [--plain] | --test [FILTER] [--arm64]",
+        about: "the binary with all features for Linux (static), Windows and macOS, in a root folder of its own with the compilers, as root; with --test, the tests of this machine against the static build, with --arm64 against that of arm64 under qemu",
         run: cross::run,
+    },
+    Task {
+        name: "gallery",
+        options: "[--only NAME]... [--missing] [--check] [--binary BINARY]",
+        about: "installs and starts the servers of the gallery in the sandbox, and writes down what they list; with --missing those never checked, with --check only says what changed",
+        run: gallery::run,
     },
     Task {
         name: "train",
@@ -132,6 +140,12 @@ const TASKS: &[Task] = &[
         options: "[FOLDER] [--quick | --cut] [--scale TOOLS]",
         about: "how well tools are found on the sets in FOLDER or METAMCP_DATA, at which cost; writes docs/search.md",
         run: eval::run,
+    },
+    Task {
+        name: "openapi",
+        options: "[FILE]...",
+        about: "reads published descriptions of APIs, or those named, as the gateway does, and checks every schema; writes the table of docs/openapi.md",
+        run: openapi::run,
     },
 ];
 

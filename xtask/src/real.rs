@@ -139,6 +139,11 @@ fn installed(workspace: &Workspace, folder: &str) -> Result<PathBuf> {
     Ok(into.join(folder))
 }
 
+/// A real nats-server, for the benchmark.
+pub(crate) fn nats(workspace: &Workspace) -> Result<PathBuf> {
+    installed(workspace, "nats")
+}
+
 /// The packages of npm with real servers.
 pub(crate) fn servers(workspace: &Workspace) -> Result<PathBuf> {
     Ok(installed(workspace, "npm")?.join("node_modules"))
@@ -541,7 +546,7 @@ mod tests {
         let locked = json("package-lock.json");
         let requirements = |name: &str| fs::read_to_string(sources().join(name)).unwrap();
         let mut npm = 0;
-        for entry in ["servers", "clients", "compilers", "runtimes", "models", "buses"]
+        for entry in ["servers", "clients", "apis", "compilers", "runtimes", "models", "buses"]
             .iter()
             .flat_map(|kind| manifest[kind].as_array().unwrap())
         {

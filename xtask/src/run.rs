@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
 
@@ -14,6 +14,9 @@ use anyhow::{Context, Result, bail};
 /// Lines shown of a quiet program that failed: some print the reason first, most print it last.
 const HEAD: usize = 20;
 const TAIL: usize = 20;
+
+/// How a test begins a line that says how much it tried.
+pub(crate) const COUNTED: &str = "counted: ";
 
 /// The parts of a program's output for the summary.
 #[derive(Debug, Default)]
@@ -26,6 +29,20 @@ pub(crate) struct CapturedOutput {
 
 /// Runs a program with all its output on stderr, line by line as it comes.
 pub(crate) fn loud(command: &mut Command) -> Result<CapturedOutput> {
+    let (status, said) = watched(command)?;
+    if !status.success() {
+        // A runner reports a failure when it happens and again at the end; once is enough here.
+        let mut closing = said.closing;
+        let mut seen = HashSet::new();
+        closing.retain(|line| seen.insert(line.clone()));
+        closing.insert(0, format!("{}: {status}", shown(command)));
+        bail!("{}", closing.join("\n"));
+    }
+    Ok(said)
+}
+
+/// The same, where what a program said counts although it failed.
+pub(crate) fn watched(command: &mut Command) -> Result<(ExitStatus, CapturedOutput)> {
     if io::stderr().is_terminal() {
         command.env("CARGO_TERM_COLOR", "always");
     }
@@ -56,16 +73,7 @@ pub(crate) fn loud(command: &mut Command) -> Result<CapturedOutput> {
     for ear in ears.into_iter().flatten() {
         ear.join().expect("a listener has nothing to panic about");
     }
-    let status = child.wait()?;
-    if !status.success() {
-        // A runner reports a failure when it happens and again at the end; once is enough here.
-        let mut closing = said.closing;
-        let mut seen = HashSet::new();
-        closing.retain(|line| seen.insert(line.clone()));
-        closing.insert(0, format!("{shown}: {status}"));
-        bail!("{}", closing.join("\n"));
-    }
-    Ok(said)
+    Ok((child.wait()?, said))
 }
 
 /// Runs a program silently and returns its stdout; on failure the error contains its last lines.
@@ -108,9 +116,11 @@ fn listen(
     })
 }
 
-/// The summary lines of libtest and nextest, nextest's list of failures, and cargo's of what did not build.
+/// The summary lines of libtest and nextest, what tests counted, nextest's list of failures, and cargo's of what did not
+/// build.
 fn is_closing(text: &str) -> bool {
     text.starts_with("test result:")
+        || text.starts_with(COUNTED)
         || text.starts_with("Summary [")
         || text.starts_with("error: could not compile")
         || ["FAIL [", "SIGABRT [", "SIGSEGV [", "SIGKILL [", "TIMEOUT ["]

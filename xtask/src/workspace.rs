@@ -49,7 +49,10 @@ impl Workspace {
     }
 }
 
-/// The features that are tested: what packages turn on, as far as it needs nothing but a compiler.
+/// Everything that is optional in the program, and the tests of the engine of scripts as WASM, which has to be made first.
+pub(crate) const PACKAGED: [&str; 2] = ["--features", "metamcp/packaged,metamcp-hardened/wasm"];
+
+/// The features that are tested without that engine: what packages turn on, as far as it needs nothing but a compiler.
 pub(crate) const FEATURES: [&str; 2] = ["--features", "metamcp/otlp,metamcp/fleet"];
 
 /// The cargo that started us, so that a toolchain chosen with `cargo +x` stays in effect.

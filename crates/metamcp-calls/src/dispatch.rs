@@ -318,6 +318,14 @@ impl<T> Dispatch<T> {
         )
     }
 
+    /// The connection that has a call, if one has.
+    pub fn conn_of(&self, call: CallId) -> Option<ConnId> {
+        match self.calls.get(call.0)?.stage {
+            Stage::InFlight { conn, .. } => Some(conn),
+            _ => None,
+        }
+    }
+
     /// A call arrives. It is refused at once, put on a live connection, or waits. `None` means it was refused;
     /// the verdict is among the effects.
     pub fn call(

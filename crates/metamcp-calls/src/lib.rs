@@ -1,6 +1,7 @@
 //! Every decision about a call: dispatch, pool, breaker, retry, lifecycle of a connection.
 //! Pure: no I/O, no clock, no environment. See ARCHITECTURE.md for the map.
 
+pub mod approval;
 pub mod breaker;
 pub mod connector;
 pub mod dispatch;
@@ -17,4 +18,5 @@ pub mod restart_backoff;
 pub mod shutdown;
 pub mod siblings;
 pub mod state_change;
+pub mod tasks;
 pub mod turns;

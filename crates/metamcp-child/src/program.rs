@@ -223,21 +223,39 @@ mod tests {
 
     const SHIM: &str = "@ECHO off\r\nGOTO start\r\n:start\r\nIF EXIST \"%dp0%\\node.exe\" (\r\n  SET \"_prog=%dp0%\\node.exe\"\r\n) ELSE (\r\n  SET \"_prog=node\"\r\n)\r\n\r\nendLocal & goto #_undefined_# 2>NUL || title %COMSPEC% & \"%_prog%\"  \"%dp0%\\node_modules\\@scope\\server\\dist\\index.js\" %*\r\n";
 
+    /// What makes a path absolute, besides its first slash.
+    const DRIVE: &str = if cfg!(windows) { "C:" } else { "" };
+
+    fn on_drive(path: &str) -> String {
+        if path.starts_with('/') { format!("{DRIVE}{path}") } else { path.to_owned() }
+    }
+
+    /// The same path as these tests write it.
+    fn plain(path: impl AsRef<OsStr>) -> String {
+        let path = path.as_ref().to_str().unwrap().replace('\\', "/");
+        path.strip_prefix(DRIVE).map(str::to_owned).unwrap_or(path)
+    }
+
     fn is_file(path: &Path) -> bool {
-        FILES.iter().any(|file| Path::new(file) == path)
+        let path = plain(path);
+        FILES.iter().any(|file| Path::new(file) == Path::new(&path))
     }
 
     fn search(pathext: &str) -> Search {
         let folders = ["/node", "relative", ".", "", "/roaming/npm", "/tools"];
-        let path = std::env::join_paths(folders).unwrap();
-        let env = [("Path", path), ("PathExt", pathext.into()), ("AppData", "/roaming".into())];
+        let path = std::env::join_paths(folders.map(on_drive)).unwrap();
+        let roaming = on_drive("/roaming").into();
+        let env = [("Path", path), ("PathExt", pathext.into()), ("AppData", roaming)];
         let env = env.map(|(name, value)| (name.into(), value));
-        Search::of(&env, "/work".into())
+        Search::of(&env, on_drive("/work").into())
+    }
+
+    fn found_by(program: &str, pathext: &str) -> Option<String> {
+        find(program.as_ref(), &search(pathext), &is_file).map(plain)
     }
 
     fn found(program: &str) -> Option<String> {
-        let found = find(program.as_ref(), &search(".COM;.EXE;.BAT;.CMD;.VBS;.JS"), &is_file);
-        found.map(|file| file.to_str().unwrap().to_owned())
+        found_by(program, ".COM;.EXE;.BAT;.CMD;.VBS;.JS")
     }
 
     #[test]
@@ -259,17 +277,16 @@ mod tests {
         ] {
             assert_eq!(found(program).as_deref(), expected, "{program}");
         }
-        let cmd_first = find("both".as_ref(), &search(".CMD;.EXE"), &is_file);
-        assert_eq!(cmd_first.as_deref(), Some(Path::new("/tools/both.cmd")));
-        let usual = find("both".as_ref(), &search(""), &is_file);
-        assert_eq!(usual.as_deref(), Some(Path::new("/tools/both.exe")));
+        assert_eq!(found_by("both", ".CMD;.EXE").as_deref(), Some("/tools/both.cmd"));
+        assert_eq!(found_by("both", "").as_deref(), Some("/tools/both.exe"));
     }
 
     fn lined(file: &str, text: Option<&str>) -> Result<Vec<String>, String> {
         let read = |_: &Path| text.map(str::to_owned);
-        let line = line(file.as_ref(), vec!["a & b".into()], &search(""), &is_file, &read)?;
+        let file = PathBuf::from(on_drive(file));
+        let line = line(&file, vec!["a & b".into()], &search(""), &is_file, &read)?;
         let words = std::iter::once(line.program.into_os_string()).chain(line.args);
-        Ok(words.map(|word| word.into_string().unwrap()).collect())
+        Ok(words.map(plain).collect())
     }
 
     #[test]

@@ -3,12 +3,10 @@
 //! In: `Spec`, `Escalation`.  Out: `Child`, `Handle`, `ExitWatch`.
 //! Tests: `tests/it/`.
 
-use std::ffi::OsStr;
 #[cfg(not(target_os = "linux"))]
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
@@ -51,7 +49,7 @@ impl Spawner {
     ///
     /// Dropping the future ends what was started.
     pub async fn spawn(&self, spec: Spec) -> Result<Child, SpawnError> {
-        check(&spec)?;
+        spec.check()?;
         let home = spec.sandbox_policy.as_ref().map(|sandbox_policy| sandbox_policy.home.as_path());
         let env = environment::for_server(spec.own_variables(), &spec.env, &spec.pass_env, home);
         #[cfg(not(target_os = "linux"))]
@@ -92,24 +90,6 @@ fn marked(mut env: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
     let number = || RandomState::new().build_hasher().finish();
     env.push((crate::family::MARK.into(), format!("{:016x}{:016x}", number(), number()).into()));
     env
-}
-
-/// Refuses what cannot be passed to the kernel, before anything is started.
-fn check(spec: &Spec) -> Result<(), SpawnError> {
-    let has_nul = |text: &OsStr| text.as_bytes().contains(&0);
-    let bad_name = |name: &OsStr| name.is_empty() || name.as_bytes().contains(&b'=');
-    let wrong = if spec.env.iter().any(|(name, _)| bad_name(name)) {
-        "the name of an environment variable is empty or contains `=`"
-    } else if has_nul(&spec.program)
-        || spec.args.iter().any(|arg| has_nul(arg))
-        || spec.env.iter().any(|(name, value)| has_nul(name) || has_nul(value))
-        || spec.cwd.as_ref().is_some_and(|cwd| has_nul(cwd.as_os_str()))
-    {
-        "it contains a NUL byte"
-    } else {
-        return Ok(());
-    };
-    Err(SpawnError::BadCommand { source: io::Error::new(io::ErrorKind::InvalidInput, wrong) })
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);

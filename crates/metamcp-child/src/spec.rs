@@ -3,7 +3,7 @@
 //! In: the caller's request.  Out: facts the caller can match on.
 //! Tests: `tests/it/`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -34,6 +34,23 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// Refuses what cannot be passed to the system, before anything is started.
+    pub(crate) fn check(&self) -> Result<(), SpawnError> {
+        let has_nul = |text: &OsStr| text.as_encoded_bytes().contains(&0);
+        let wrong = if self.env.iter().any(|(name, _)| !is_name(name)) {
+            "the name of an environment variable is empty or contains `=`"
+        } else if has_nul(&self.program)
+            || self.args.iter().any(|arg| has_nul(arg))
+            || self.env.iter().any(|(name, value)| has_nul(name) || has_nul(value))
+            || self.cwd.as_ref().is_some_and(|cwd| has_nul(cwd.as_os_str()))
+        {
+            "it contains a NUL byte"
+        } else {
+            return Ok(());
+        };
+        Err(SpawnError::BadCommand { source: io::Error::new(io::ErrorKind::InvalidInput, wrong) })
+    }
+
     /// The variables that count as our own.
     pub(crate) fn own_variables(&self) -> Vec<(OsString, OsString)> {
         match &self.inherited {
@@ -55,6 +72,14 @@ impl Spec {
             None => environment::variable(name),
         }
     }
+}
+
+/// Whether a variable may have this name.
+fn is_name(name: &OsStr) -> bool {
+    let bytes = name.as_encoded_bytes();
+    // On Windows the folder of each drive is in a variable whose name begins with a `=`.
+    let first = usize::from(cfg!(windows));
+    !bytes.is_empty() && !bytes[first..].contains(&b'=')
 }
 
 /// Without the values of variables, which are often secrets.
@@ -233,7 +258,33 @@ pub enum SpawnError {
 
 #[cfg(test)]
 mod tests {
-    use super::{Exit, Spec, Tier};
+    use super::{Exit, SpawnError, Spec, Tier};
+
+    #[test]
+    fn what_no_system_can_be_told_is_refused_in_words() {
+        let refused = |spec: Spec| match spec.check() {
+            Err(SpawnError::BadCommand { source }) => source.to_string(),
+            other => panic!("{other:?}"),
+        };
+        let env = |name: &str, value: &str| Spec {
+            env: vec![(name.into(), value.into())],
+            ..Spec::default()
+        };
+        assert!(Spec { program: "node".into(), ..env("TOKEN", "a=b") }.check().is_ok());
+        assert!(refused(env("", "x")).contains("name of an environment variable"));
+        assert!(refused(env("A=B", "x")).contains("name of an environment variable"));
+        assert_eq!(env("=C:", r"C:\x").check().is_ok(), cfg!(windows));
+        let nul = "a\0b";
+        for spec in [
+            env("A", nul),
+            env(nul, "x"),
+            Spec { program: nul.into(), ..Spec::default() },
+            Spec { args: vec![nul.into()], ..Spec::default() },
+            Spec { cwd: Some(nul.into()), ..Spec::default() },
+        ] {
+            assert!(refused(spec).contains("NUL"));
+        }
+    }
 
     #[test]
     fn secrets_do_not_show() {

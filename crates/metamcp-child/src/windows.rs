@@ -8,9 +8,10 @@
 //! Neither job lets a server out: what it starts is in both, and `CREATE_BREAKAWAY_FROM_JOB` fails for it.
 //! Out of reach is what a server has other programs of the system start: a scheduled task, a service, WMI.
 //!
-//! There is no signal to ask with: the end of stdin is the one polite request. A console event would need code that this
-//! project forbids.
+//! What is asked to end has its input closed, then hears Ctrl-C and Ctrl-Break on its console (`windows/console.rs`), and
+//! then its job is ended.
 
+mod console;
 mod job;
 mod launch;
 
@@ -25,6 +26,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::{Notify, watch};
 
+use self::console::{Event, Sending};
 use self::job::ServerJob;
 use self::launch::{Launched, Running};
 use crate::clock;
@@ -40,22 +42,25 @@ pub type Stdout = ChildStdout;
 /// How often a job is looked at whose leader has ended: it does not say when the rest has.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// There are no shims here.
-pub fn shim_main(_args: impl Iterator<Item = OsString>) -> i32 {
-    64
+/// There are no shims here; this program in the place of one sends a console event.
+pub fn shim_main(args: impl Iterator<Item = OsString>) -> i32 {
+    console::main(args.map(|word| word.to_string_lossy().into_owned()))
 }
 
 /// Starts children. Cheap to clone.
 #[derive(Clone)]
 pub struct Spawner {
     containment: Containment,
+    /// Sends console events.
+    sender: Arc<ShimCommand>,
 }
 
 impl Spawner {
-    /// See the Unix twin; there is no thread and no shim here. Puts this process into a job that ends with it.
-    pub fn start(_shim: ShimCommand, containment: Containment) -> io::Result<Spawner> {
+    /// See the Unix twin; there is no thread here, and no shim above a server. Puts this process into a job that ends with
+    /// it.
+    pub fn start(shim: ShimCommand, containment: Containment) -> io::Result<Spawner> {
         job::contain_this_process()?;
-        Ok(Spawner { containment })
+        Ok(Spawner { containment, sender: Arc::new(shim) })
     }
 
     /// Starts a child. Dropping the future ends what was started.
@@ -81,7 +86,8 @@ impl Spawner {
             orders: Arc::default(),
         });
         job::remember(pid, &job);
-        let supervised = supervise(running, job, inner.state.clone(), Arc::clone(&inner.orders));
+        let server = Server { pid, running, job, sender: Arc::clone(&self.sender) };
+        let supervised = supervise(server, inner.state.clone(), Arc::clone(&inner.orders));
         #[expect(
             clippy::disallowed_methods,
             reason = "tasks have names in the engine, which is above"
@@ -138,41 +144,60 @@ impl Orders {
         }
     }
 
-    /// Whether to kill now, and otherwise when to ask again.
-    fn ask(&self) -> (bool, Option<Duration>) {
+    /// What is to be done now.
+    fn ask(&self) -> Asked {
         let mut due = self.due.lock();
-        let mut wait = None;
+        let mut asked = Asked::default();
         if let Some((began, escalation)) = &mut due.stopping {
             let elapsed = clock::now().duration_since(*began);
-            let mut kills = false;
             loop {
                 match escalation.next(elapsed) {
-                    Next::Take(Step::KillAll) => kills = true,
-                    // There are no signals.
-                    Next::Take(_) => {}
-                    Next::Wait(left) => break wait = Some(left),
+                    Next::Take(Step::KillAll) => asked.kills = true,
+                    // Of those that were missed, the last.
+                    Next::Take(step) => asked.sends = Event::of(step).or(asked.sends),
+                    Next::Wait(left) => break asked.wait = Some(left),
                     Next::Finished => break,
                 }
             }
-            due.killing |= kills;
         }
-        (due.killing, wait)
+        due.killing |= asked.kills;
+        asked.kills = due.killing;
+        asked
     }
 }
 
-/// Waits for the end of the server and then for that of its job, and kills both when told to.
-async fn supervise(
-    mut running: Running,
+#[derive(Default)]
+struct Asked {
+    kills: bool,
+    sends: Option<Event>,
+    /// When to ask again.
+    wait: Option<Duration>,
+}
+
+/// What the task of a server holds.
+struct Server {
+    pid: u32,
+    running: Running,
     job: Arc<ServerJob>,
-    state: watch::Sender<State>,
-    orders: Arc<Orders>,
-) {
+    sender: Arc<ShimCommand>,
+}
+
+/// Waits for the end of the server and then for that of its job, and asks and kills both when told to.
+async fn supervise(server: Server, state: watch::Sender<State>, orders: Arc<Orders>) {
+    let Server { pid, mut running, job, sender } = server;
     let mut has_ended = false;
+    // One that is still on its way when the next is due was too slow.
+    let mut _sending: Option<Sending> = None;
     loop {
-        let (kills, wait) = orders.ask();
+        let Asked { kills, sends, wait } = orders.ask();
         if kills {
             // Again and again: a process that was just being started may have missed it.
             running.kill_all();
+        } else if let Some(event) = sends
+            && !has_ended
+        {
+            // While its process is known to run the pid is its own.
+            _sending = Some(console::send(&sender, event, pid));
         }
         if has_ended && job.is_empty() {
             break;
@@ -271,8 +296,8 @@ impl Drop for Inner {
 }
 
 impl Handle {
-    /// Ends the job by the shutdown escalation, of which the first step and the last exist here, and returns once nothing
-    /// is left in it. Closing stdin is the caller's job: drop the [`Stdin`] first. It goes on when this future is dropped.
+    /// Ends the job by the shutdown escalation, with console events in place of signals, and returns once nothing is left in
+    /// it. Closing stdin is the caller's job: drop the [`Stdin`] first. It goes on when this future is dropped.
     pub async fn stop(&self, escalation: Escalation) {
         self.inner.orders.stop(escalation);
         self.watch().empty().await;

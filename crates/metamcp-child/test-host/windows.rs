@@ -35,6 +35,7 @@ pub(crate) fn run() {
         "pair-then-exit" => pair(&rest[0], true),
         "breakaway" => breakaway(&rest[0]),
         "polite" => polite(),
+        "hears" => hears(&rest),
         "dump" => dump(&rest),
         "flood" => flood(),
         _ => say("unknown behaviour"),
@@ -140,6 +141,26 @@ fn polite() -> ! {
     say("ready");
     io::copy(&mut io::stdin(), &mut io::sink()).ok();
     process::exit(7);
+}
+
+/// Does not end with its input, but after so many console events of one kind; its exit code says how many there were.
+fn hears(args: &[String]) -> ! {
+    let wanted: i32 = args[1].parse().expect("a number of events");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
+    runtime.block_on(async {
+        let mut interrupt = tokio::signal::windows::ctrl_c().expect("a handler");
+        let mut brk = tokio::signal::windows::ctrl_break().expect("a handler");
+        say("ready");
+        for _ in 0..wanted {
+            match args[0].as_str() {
+                "ctrl-c" => interrupt.recv().await,
+                _ => brk.recv().await,
+            };
+            say("heard");
+        }
+    });
+    process::exit(10 + wanted);
 }
 
 /// Prints what it was given, one line per fact.

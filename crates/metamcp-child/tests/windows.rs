@@ -10,6 +10,7 @@ use std::process::{Child as Process, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use metamcp_child::{Child, Containment, Escalation, ShimCommand, SpawnError, Spawner, Spec, Tier};
+use metamcp_types::escalation::Step;
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 
@@ -26,7 +27,7 @@ fn host_program() -> PathBuf {
 const ROUNDS: usize = 10;
 
 fn spawner() -> Spawner {
-    let shim = ShimCommand { program: host_program(), args: Vec::new() };
+    let shim = ShimCommand { program: host_program(), args: vec!["__shim".into()] };
     Spawner::start(shim, Containment::Auto).expect("a job for this process")
 }
 
@@ -186,6 +187,59 @@ fn stopping_begins_with_the_end_of_input_and_ends_with_the_job() {
         parts.handle.stop(Escalation::brisk()).await;
         assert!(parts.handle.watch().is_empty());
         assert_eq!(marked(mark.path()), []);
+    });
+}
+
+/// Ladders without the last step: what ends, ends because it was asked.
+static CTRL_C: [(u64, Step); 3] =
+    [(0, Step::CloseStdin), (10, Step::TerminateLeader), (20, Step::TerminateAndResumeAll)];
+static CTRL_BREAK: [(u64, Step); 2] = [(0, Step::CloseStdin), (20, Step::InterruptAll)];
+
+/// Wine ends all on a console by Ctrl-Break, whether or not they would hear it.
+fn is_wine() -> bool {
+    std::env::var_os("TEST_WINE").is_some()
+}
+
+#[test]
+fn who_goes_on_without_input_hears_ctrl_c_or_ctrl_break() {
+    let by_break = if is_wine() { 1 } else { 11 };
+    for (event, ladder, code) in
+        [("ctrl-c", &CTRL_C[..], 11), ("ctrl-break", &CTRL_BREAK, by_break)]
+    {
+        run(async {
+            let mut server = spawner().spawn(behaviour(&["hears", event, "1"])).await.unwrap();
+            lines(&mut server, "ready").await;
+            let parts = server.into_parts();
+            drop(parts.stdin);
+            parts.handle.stop(Escalation::of(ladder)).await;
+            assert_eq!(parts.handle.watch().exit().unwrap().code, Some(code), "{event}");
+        });
+    }
+}
+
+#[test]
+fn an_event_is_heard_on_the_console_of_one_server_alone() {
+    run(async {
+        let spawner = spawner();
+        let mut one = spawner.spawn(behaviour(&["hears", "ctrl-c", "1"])).await.unwrap();
+        let mut other = spawner.spawn(behaviour(&["hears", "ctrl-c", "2"])).await.unwrap();
+        lines(&mut one, "ready").await;
+        lines(&mut other, "ready").await;
+        let send = |event: &str, pid: u32| {
+            let mut sender = Command::new(host_program());
+            sender.args(["__shim", event, &pid.to_string()]).status().unwrap().code()
+        };
+        let ended = one.watch();
+        assert_eq!(send("ctrl-c", one.pid()), Some(0));
+        assert_eq!(ended.exited().await.code, Some(11));
+        // This process and the other server are on other consoles, or on none.
+        for _ in 0..2 {
+            assert_eq!(send("ctrl-c", other.pid()), Some(0));
+            lines(&mut other, "heard").await;
+        }
+        assert_eq!(other.watch().exited().await.code, Some(12), "it heard its own two");
+        ended.empty().await;
+        assert_eq!(send("ctrl-c", one.pid()), Some(1), "it has ended");
     });
 }
 

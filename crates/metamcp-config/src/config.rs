@@ -3,6 +3,7 @@
 //! In: text and a way to look up variables.  Out: `Loaded`, or a `ConfigError` with line and column.
 //! Tests: `config/tests.rs`, beside the parts, and `tests/examples.rs`.
 
+mod approve;
 mod diff;
 mod expand;
 mod filter;
@@ -22,6 +23,7 @@ mod transport;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use self::approve::{ApprovalRules, ApproveRule, Everywhere, tightened};
 pub use self::diff::{Diff, diff};
 pub use self::filter::ToolFilter;
 pub use self::names::LONGEST_NAME;
@@ -37,16 +39,17 @@ pub use self::schema::json_schema;
 pub use self::server::{ITSELF, SWITCHED_OFF};
 pub use self::toolset::Toolset;
 pub use self::transport::{
-    Grant, HttpKind, HttpOptions, IdentityProvider, LocalCommand, Login, RemoteEndpoint, TlsFiles,
-    Transport, is_called_as_we_are,
+    ApiEndpoint, Grant, HttpKind, HttpOptions, IdentityProvider, LocalCommand, Login,
+    OAuthEndpoints, RemoteEndpoint, TlsFiles, Transport, is_called_as_we_are,
 };
 use crate::scope::Scope;
 use crate::settings::words;
-pub use crate::settings::{Containment, Settings};
+pub use crate::settings::{Approve, Containment, Settings};
 pub use metamcp_types::pass_env::PassEnv;
 pub use metamcp_types::pattern::Pattern;
 pub use metamcp_types::sandbox_policy::SandboxPolicy;
 use metamcp_types::secret::Secret;
+pub use metamcp_types::tool_override::{Hidden, Pin, ToolOverride, ToolOverrides};
 
 /// The whole configuration: the servers in the order of the file, and the global settings.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -96,6 +99,8 @@ pub struct ServerConfig {
     pub idle_timeout: Option<Duration>,
     /// Which calls may be sent again after a crash.
     pub retry: RetryRule,
+    /// Which calls need a person's approval.
+    pub approvals: ApprovalRules,
     /// Whether it starts with the gateway, before anybody calls it.
     pub eager: bool,
     /// One call at a time.
@@ -112,6 +117,8 @@ pub struct ServerConfig {
     pub instances: u32,
     /// Which tools may be seen and called.
     pub tools: ToolFilter,
+    /// What the user says of its tools in its place.
+    pub overrides: ToolOverrides,
     /// Which of the gateway's own variables it gets.
     pub pass_env: PassEnv,
     /// Own choice of containment.
@@ -148,6 +155,7 @@ impl ServerConfig {
             lifecycle: Lifecycle::Default,
             idle_timeout: None,
             retry: RetryRule::default(),
+            approvals: ApprovalRules::default(),
             eager: false,
             exclusive: false,
             max_in_flight: None,
@@ -156,6 +164,7 @@ impl ServerConfig {
             pin: None,
             instances: 1,
             tools: ToolFilter::default(),
+            overrides: ToolOverrides::default(),
             pass_env: PassEnv::Usual(Vec::new()),
             containment: None,
             sandbox_policy: None,
@@ -174,8 +183,14 @@ impl ServerConfig {
 
     /// The operator's examples for one of its tools.
     pub fn examples_of(&self, tool: &str) -> &[serde_json::Value] {
-        let found = self.examples.iter().find(|(name, _)| name == tool);
+        let original = self.overrides.original(tool);
+        let found = self.examples.iter().find(|(name, _)| name == tool || name == original);
         found.map_or(&[], |(_, examples)| examples)
+    }
+
+    /// Whether a tool of this name, as it is shown, may be listed and called.
+    pub fn permits(&self, tool: &str) -> bool {
+        self.tools.permits(self.overrides.original(tool))
     }
 
     /// Whether it may be used at all.
@@ -211,7 +226,8 @@ impl ServerConfig {
     /// The values to keep out of errors and logs: sensitive variables, and every header.
     pub fn secrets(&self) -> Vec<&Secret> {
         let named = self.transport.secrets().filter(|value| !value.is_reference());
-        named.chain(&self.expanded_secrets).collect()
+        let hidden = self.overrides.texts().filter(|text| !text.is_reference());
+        named.chain(&self.expanded_secrets).chain(hidden).collect()
     }
 }
 

@@ -23,8 +23,8 @@ pub use self::unknown::{UnknownVariable, unknown_variables};
 pub use self::value::{Kind, Value, ValueError};
 pub(crate) use self::words::words;
 pub use self::words::{
-    CodeProfile, Containment, DaemonMode, LogLevel, OtlpProtocol, Replay, TokenStore, ToolSurface,
-    Transport, Word,
+    Approve, CodeProfile, Containment, DaemonMode, LogLevel, OtlpProtocol, Replay, TokenStore,
+    ToolSurface, Transport, Word,
 };
 pub(crate) use metamcp_types::text::shown;
 
@@ -46,8 +46,12 @@ pub struct Settings {
     pub replay: Replay,
     /// Which tools a client is shown.
     pub surface: ToolSurface,
+    /// Which calls need a person's approval.
+    pub approvals: ApprovalSettings,
     /// Whether secrets are taken out of what leaves toward a model.
     pub redact: bool,
+    /// Most tokens of pinned tools.
+    pub pin_tokens: usize,
     /// The toolset clients may use; empty for everything.
     pub toolset: String,
     /// How tools are ranked.
@@ -139,6 +143,17 @@ pub struct ProvisionSettings {
     pub least_days: u64,
 }
 
+/// Which calls need a person's approval, whatever their server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ApprovalSettings {
+    /// For tools whose server says nothing of its own.
+    pub rule: Approve,
+    /// Patterns of tools that always need one, with commas between them.
+    pub always: String,
+    /// How long a call waits for an answer.
+    pub wait: Duration,
+}
+
 /// Limits of the pool of connections, and of the breaker of each server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PoolSettings {
@@ -173,6 +188,8 @@ pub struct TimeoutSettings {
     pub call: Duration,
     /// How long discovery waits for servers that are not cached.
     pub discover_budget: Duration,
+    /// How long a call may take before it becomes a task; zero for never.
+    pub task_after: Duration,
     /// How long calls in flight may take when the gateway ends.
     pub drain: Duration,
 }
@@ -454,7 +471,9 @@ fn blank() -> Settings {
         catalog_ttl: Duration::ZERO,
         replay: Replay::Annotated,
         surface: ToolSurface::Compact,
+        approvals: ApprovalSettings::default(),
         redact: true,
+        pin_tokens: 0,
         toolset: String::new(),
         search: Strategy::Auto,
         bm25: Bm25Settings::USUAL,

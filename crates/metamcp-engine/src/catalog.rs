@@ -13,10 +13,12 @@ use std::time::Duration;
 use metamcp_config::config::ServerConfig;
 use metamcp_search::search::{About, CachedTokenizer, Index, IndexCacheKey, ServerIndex, Tuning};
 use metamcp_surface::discover::{self, DigestLine};
-use metamcp_tools::tool::{ServerTools, Tool};
+use metamcp_tools::overrides::{self, Misfit};
+use metamcp_tools::tool::{Fingerprint, ServerTools, Tool};
 use metamcp_types::moment::Moment;
 use metamcp_wire::handshake::Peer;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::change_counter::ChangeCounter;
@@ -28,9 +30,11 @@ use crate::upstream::server_cache::fingerprint;
 
 mod narrowed;
 pub mod schema_cache;
+mod shared;
 
 pub use narrowed::Narrowed;
 use schema_cache::{SchemaCache, Server, Written};
+pub use shared::Received;
 
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
@@ -176,10 +180,17 @@ pub struct Catalog {
     /// Tools that changed since they were approved, and are hidden until somebody accepts them. Has its own lock: every call
     /// reads it, and must not wait for an index.
     blocked: RwLock<HashMap<DefinitionId, BTreeSet<String>>>,
+    /// What of overrides fits nothing, in words.
+    misfits: RwLock<HashMap<DefinitionId, Vec<String>>>,
+    /// Tools of servers with overrides as they were first seen.
+    overridden: Mutex<HashMap<DefinitionId, HashMap<Box<str>, Fingerprint>>>,
     cache: Option<SchemaCache>,
     /// Cache writes under way.
     writes: Mutex<Vec<JoinHandle<()>>>,
     loaded: ChangeCounter,
+    /// Servers that have listed something new, of which other gateways of a fleet have not heard.
+    unshared: Mutex<BTreeSet<DefinitionId>>,
+    listed_news: Notify,
     digest: OnceLock<Digest>,
     ttl: Duration,
     tuning: Tuning,
@@ -210,9 +221,13 @@ impl Catalog {
             parts: Mutex::default(),
             configs: Mutex::default(),
             blocked: RwLock::default(),
+            misfits: RwLock::default(),
+            overridden: Mutex::default(),
             cache,
             writes: Mutex::default(),
             loaded: ChangeCounter::default(),
+            unshared: Mutex::default(),
+            listed_news: Notify::new(),
             digest: OnceLock::new(),
             ttl,
             tuning: Tuning::default(),
@@ -326,7 +341,8 @@ impl Catalog {
             let found = cache.read(cache_key(config, &made_by), unix_millis()).ok()?.found()?;
             let saved_at = Some(found.header.saved_at);
             let blocked = self.blocked(*id, config, &found.tools, false);
-            let tools = permitted(Arc::new(found.tools), config, &blocked);
+            let (tools, misfits) = permitted(Arc::new(found.tools), config, &blocked);
+            self.keep_misfits(*id, config, &misfits);
             let cache_key = IndexCacheKey::new(&config.name, about(config), &tools, &self.tuning);
             let kept = cache.read_part(&config.name, &cache_key);
             let part = kept
@@ -485,6 +501,7 @@ impl Catalog {
                     cache.write_if_changed(whose, &tools, era, unix_millis())
                 {
                     catalog.keep(server);
+                    catalog.has_listed(server);
                 }
             });
             let mut writes = self.writes();
@@ -527,7 +544,9 @@ impl Catalog {
         let Some(config) = self.configs().get(&server).cloned() else { return };
         let part = self.parts().get(&server).cloned();
         let blocked = self.blocked(server, &config, &tools, true);
-        let tools = permitted(tools, &config, &blocked);
+        let (tools, mut misfits) = permitted(tools, &config, &blocked);
+        misfits.extend(self.changed_under_overrides(server, &config, &tools));
+        self.keep_misfits(server, &config, &misfits);
         self.warn_of_changes(server, &config, &tools);
         let same = part.filter(|part| part.tools().fingerprint == tools.fingerprint);
         let built = match same {
@@ -563,6 +582,50 @@ impl Catalog {
             self.blocked_now().insert(server, changed.clone());
         }
         changed
+    }
+
+    /// What of a server's overrides its tools do not fit, in words.
+    pub fn misfits(&self, server: DefinitionId) -> Vec<String> {
+        self.misfits.read().get(&server).cloned().unwrap_or_default()
+    }
+
+    /// Remembers what does not fit, and warns of what is new.
+    fn keep_misfits(&self, server: DefinitionId, config: &ServerConfig, misfits: &[Misfit]) {
+        if config.overrides.is_empty() {
+            self.misfits.write().remove(&server);
+            return;
+        }
+        let words: Vec<String> = misfits.iter().map(ToString::to_string).collect();
+        let before = self.misfits.write().insert(server, words.clone()).unwrap_or_default();
+        for what in words.iter().filter(|what| !before.contains(what)) {
+            let line = format!("the server {:?} does not fit {what}", config.name);
+            tracing::warn!("{line}");
+        }
+    }
+
+    /// Tools with an override that are not what they were when they were listed before: what the user says of them may be
+    /// wrong now.
+    fn changed_under_overrides(
+        &self,
+        server: DefinitionId,
+        config: &ServerConfig,
+        tools: &Arc<ServerTools>,
+    ) -> Vec<Misfit> {
+        let overrides = &config.overrides;
+        let mut seen = self.overridden.lock();
+        let seen = seen.entry(server).or_default();
+        if let Some(old) = self.snapshot().known(server) {
+            for tool in old.tools.as_listed().all() {
+                seen.entry(tool.name.clone()).or_insert(tool.fingerprint);
+            }
+        }
+        let listed = tools.as_listed().all();
+        let is_overridden = |tool: &&Tool| overrides.for_tool(&tool.name).is_some();
+        let changed = listed
+            .filter(is_overridden)
+            .filter(|tool| seen.get(&tool.name).is_some_and(|before| *before != tool.fingerprint));
+        let what = "the server changed this tool since it was first listed here; look whether the override is still right";
+        changed.map(|tool| Misfit { tool: tool.name.to_string(), what: what.to_owned() }).collect()
     }
 
     /// Warns when a configured server changes its tools: it may, but not unnoticed.
@@ -716,15 +779,13 @@ fn about(config: &ServerConfig) -> About<'_> {
     About { description: config.description.as_deref(), tags: &config.tags }
 }
 
-/// The tools that the configuration allows, without the blocked ones.
+/// The tools that the configuration allows, without the blocked ones, as the user wants them shown.
 fn permitted(
     tools: Arc<ServerTools>,
     config: &ServerConfig,
     blocked: &BTreeSet<String>,
-) -> Arc<ServerTools> {
+) -> (Arc<ServerTools>, Vec<Misfit>) {
     let may = |tool: &Tool| config.tools.permits(&tool.name) && !blocked.contains(&*tool.name);
-    if tools.all().all(may) {
-        return tools;
-    }
-    Arc::new(tools.filtered(may))
+    let listed = if tools.all().all(may) { tools } else { Arc::new(tools.filtered(may)) };
+    overrides::applied(&listed, &config.overrides)
 }

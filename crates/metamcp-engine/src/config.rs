@@ -3,6 +3,7 @@
 //! In: `LoadOptions`: flags, variables, working directory.  Out: `Loaded`, or a `LoadError` to show as it is.
 //! Tests: `config/tests.rs`.
 
+pub(crate) mod descriptions;
 mod load;
 mod project;
 mod self_reference;

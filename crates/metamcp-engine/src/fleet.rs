@@ -9,6 +9,7 @@ mod grant;
 mod leases;
 mod long_calls;
 mod mailbox;
+pub mod operator;
 mod outgoing;
 mod receiving;
 mod settings;
@@ -19,12 +20,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use metamcp_fleet::directory::{About, Labels, PROTOCOL};
-use metamcp_fleet::drain::Target;
 use metamcp_fleet::timing::STRAGGLER;
 use metamcp_types::moment::Moment;
 use parking_lot::RwLock;
 use tokio::sync::{oneshot, watch};
 
+pub use metamcp_fleet::drain::Target;
 pub use metamcp_fleet::identity::{InstanceId, NodeName, NodeRef, Stamp};
 pub use metamcp_fleet::message::Part;
 pub use metamcp_fleet::node::{CallId, Readiness, Request, Run, Verdict, WhyNot};
@@ -246,6 +247,16 @@ impl Fleet {
     /// Whether this node should be given clients, and why not.
     pub fn readiness(&self) -> watch::Receiver<Readiness> {
         self.readiness.subscribe()
+    }
+
+    /// How many instances this node owns.
+    pub fn owned(&self) -> usize {
+        self.grants.read().values().filter(|grant| !grant.is_lost()).count()
+    }
+
+    /// Whether nothing is left that keeps this node from stopping.
+    pub fn is_idle(&self) -> bool {
+        *self.is_idle.borrow()
     }
 
     /// The time by which leases are counted.

@@ -11,13 +11,14 @@ use metamcp_calls::notify::Pace;
 use metamcp_calls::pool::{self, Keep};
 use metamcp_calls::replay::Rule;
 use metamcp_child::ShimCommand;
-use metamcp_config::config::{Config, IdleRule, Lifecycle, ServerConfig};
+use metamcp_config::config::{Config, Everywhere, IdleRule, Lifecycle, ServerConfig};
 use metamcp_config::settings::{Bm25Settings, CodeSettings, Replay, Settings};
 use metamcp_sandbox::host::Launch;
 use metamcp_search::search::{Strategy, Tuning};
 use metamcp_types::next::Audience;
 use parking_lot::Mutex;
 
+use crate::approvals::ApprovalStore;
 use crate::audit::Audit;
 use crate::catalog::Catalog;
 use crate::catalog::schema_cache::SchemaCache;
@@ -105,6 +106,7 @@ impl Machine {
             launcher,
             Arc::clone(&observer),
         );
+        router.ask_persons(ApprovalStore::new(&settings.home), settings.approvals.wait);
         let metrics = settings.metrics.then(|| Arc::new(Metrics::new(&router)));
         if let Some(metrics) = &metrics {
             observer.attach(Arc::clone(metrics) as Arc<dyn Subscriber>);
@@ -160,7 +162,9 @@ impl Machine {
         let joined = Fleet::join(config, self.router.clock).await?;
         self.router.join_fleet(&joined.fleet);
         let host = Arc::downgrade(&self.router) as std::sync::Weak<dyn Host>;
-        joined.run(host);
+        let fleet = joined.run(host);
+        let operated = self.router.operated(settings.timeouts.drain);
+        crate::fleet::operator::serve(&fleet.bus, operated).await?;
         Ok(())
     }
 
@@ -307,13 +311,21 @@ impl Gateway {
         Gateway::join(&machine, config, worker, Surroundings::default())
     }
 
-    /// Becomes part of a fleet, where the settings say so.
+    /// Becomes part of a fleet, where the settings say so, and has in common with it what this gateway knows.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// Why it cannot: then it does not start.
     #[cfg(feature = "fleet")]
     pub async fn join_fleet(&self, settings: &Settings) -> Result<(), crate::fleet::FleetError> {
-        self.machine.join_fleet(settings).await
+        use crate::shared::{FleetLogins, FleetResults, share_lists};
+        self.machine.join_fleet(settings).await?;
+        let Some(fleet) = self.router.fleet() else { return Ok(()) };
+        share_lists(&fleet.bus, &self.catalog);
+        let logins = FleetLogins::open(&fleet.bus).await?;
+        self.router.launcher.share_logins(Arc::new(logins));
+        let results = FleetResults::open(&fleet.bus).await?;
+        self.view.surface.results.share(Arc::new(results));
+        Ok(())
     }
 
     /// The same in a build without it.
@@ -349,7 +361,8 @@ impl Gateway {
             // Not strongly: the provisioner is part of what the context's sessions hold.
             let (context, catalog) = (Arc::downgrade(&context), Arc::clone(&catalog));
             let settings = settings.clone();
-            move |server: ServerConfig| {
+            move |mut server: ServerConfig| {
+                server.approvals.everywhere = Everywhere::from(&settings.approvals);
                 let server = Arc::new(server);
                 let policy = policy(&server, &settings);
                 let put = context.upgrade().and_then(|one| one.put(Arc::clone(&server), policy));
@@ -393,6 +406,8 @@ impl Gateway {
             list_wait: settings.timeouts.install + settings.timeouts.list,
             pool_wait: settings.pool.wait_timeout,
             result_chars: settings.limits.result_chars,
+            task_after: settings.timeouts.task_after,
+            pin_tokens: settings.pin_tokens,
             replay: match settings.replay {
                 Replay::Annotated => Rule::Annotated,
                 Replay::Never => Rule::Never,
@@ -428,6 +443,7 @@ impl Gateway {
             scope,
             audience,
             principal: 0,
+            lasting: Some([0; 32]),
             principal_name: Arc::from("owner"),
             approves: true,
         };

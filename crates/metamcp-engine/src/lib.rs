@@ -1,5 +1,6 @@
 //! The gateway as a library: performs the I/O that the pure crates decide on. See ARCHITECTURE.md for the map.
 
+pub mod approvals;
 pub mod audit;
 pub mod catalog;
 pub mod change_counter;
@@ -34,6 +35,8 @@ pub mod runtime_folder;
 pub mod secrets;
 pub mod serve;
 pub mod shapes;
+#[cfg(feature = "fleet")]
+pub mod shared;
 pub mod stream;
 pub mod surface;
 pub mod task;

@@ -12,11 +12,12 @@ mod grant;
 mod http_client;
 mod key;
 pub mod oauth;
+mod shared;
 mod store;
 mod tokens;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -31,6 +32,7 @@ use tokio::time::sleep;
 
 use self::discover::Challenge;
 use self::key::Keys;
+pub use self::shared::{Lease, SharedError, SharedLogins};
 use self::store::{Record, Store};
 pub use self::tokens::Tokens;
 use crate::clock::unix_millis;
@@ -75,6 +77,9 @@ pub enum LoginError {
     /// The identity provider issued no identity assertion.
     #[error("its `identityProvider` did not authorize you: {why}")]
     Enterprise { why: String },
+    /// The logins of the fleet are out of reach, so nobody may request a token.
+    #[error("the logins of the fleet cannot be used: {why}")]
+    Fleet { why: String },
     /// The lock of another gateway timed out.
     #[error("another gateway has been refreshing the same token for too long")]
     Busy,
@@ -127,6 +132,8 @@ pub struct LoginStorage {
     keys: Keys,
     tokens: Arc<Tokens>,
     observer: Arc<Observer>,
+    /// Those of the whole fleet, once this gateway is one of it.
+    shared: Arc<OnceLock<Arc<dyn SharedLogins>>>,
 }
 
 impl LoginStorage {
@@ -137,7 +144,13 @@ impl LoginStorage {
             keys: Keys::new(home, place),
             tokens: Arc::default(),
             observer: Arc::default(),
+            shared: Arc::default(),
         }
+    }
+
+    /// Has every login in common with the other gateways of a fleet from now on. The first one counts.
+    pub fn share(&self, logins: Arc<dyn SharedLogins>) {
+        drop(self.shared.set(logins));
     }
 
     /// The same, with login events published to `observer`.
@@ -190,7 +203,9 @@ impl Login {
             // Logins are rare: a pooled connection would mostly be one the server is just closing.
             ..ClientOptions::new(CONNECT_TIMEOUT, 0)
         };
+        let shared = Arc::clone(&login_storage.shared);
         let store = Store::new(&login_storage.home, &server, login_storage.keys.clone());
+        let store = store.shared_by(shared);
         let options = options.login.clone();
         Arc::new_cyclic(|me| Login {
             server,
@@ -384,12 +399,14 @@ impl Login {
 
     async fn keep(&self, record: Record) -> Result<(), LoginError> {
         self.tokens.note(&record);
-        self.store.write(&record).await?;
+        let written = self.store.write(&record).await;
+        // It is in force, whether or not it could be stored: the one before may be used up.
         let before = {
             let mut known = self.known();
             known.read = true;
             known.record.replace(record)
         };
+        written?;
         let replaced = before.is_some();
         self.publish(if replaced { LoginChange::Refreshed } else { LoginChange::Granted });
         Ok(())

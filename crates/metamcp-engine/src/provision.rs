@@ -27,7 +27,8 @@ use metamcp_child::{ShimCommand, process_sandbox};
 use metamcp_config::config::ServerConfig;
 use metamcp_config::settings::{ProvisionSettings, TokenStore};
 use metamcp_provisioning::provision::{
-    self as core, Candidate, Circumstances, Consent, Facts, Kind, Plan, Source, Status, ranked,
+    self as core, Candidate, Circumstances, Consent, Facts, Kind, Listed, Plan, Source, Status,
+    ranked,
 };
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -153,9 +154,18 @@ impl Provisioner {
         self.settings.is_on
     }
 
-    /// Candidates for a need from every registry and from the built-in list, with what is known of their packages. Runs
-    /// nothing of them.
-    pub async fn find(&self, need: &str, taken: &(dyn Fn(&str) -> bool + Sync)) -> Found {
+    /// Candidates for a need: from the gallery, where it covers the need, and nobody is asked; otherwise, or `beyond` the
+    /// gallery, from every registry too. Runs nothing of them.
+    pub async fn find(
+        &self,
+        need: &str,
+        taken: &(dyn Fn(&str) -> bool + Sync),
+        beyond: bool,
+    ) -> Found {
+        let listed = self.find_in_gallery(need, taken).await;
+        if !beyond && !listed.is_empty() {
+            return Found { plans: listed, notes: Vec::new() };
+        }
         let mut notes = Vec::new();
         // All registries concurrently; each has its own timeout.
         let asked: Vec<_> = self
@@ -179,7 +189,8 @@ impl Provisioner {
         let need = need.to_owned();
         // A registry has thousands.
         let searched = compute::run(move || {
-            let mut all = core::builtin();
+            // What does not cover the need by the measure of the gallery does not by that of the registries.
+            let mut all: Vec<Candidate> = listed.into_iter().map(|(one, _)| one).collect();
             let key =
                 |candidate: &Candidate| (candidate.offer.kind, candidate.offer.identifier.clone());
             let mut known: HashSet<(Kind, String)> = all.iter().map(key).collect();
@@ -195,16 +206,62 @@ impl Provisioner {
             let hits = ranked(&need, &all, MAX_LOOKUPS);
             let fitting =
                 hits.into_iter().filter(|(_, sure)| sure.is_none_or(|sure| sure >= MIN_CONFIDENCE));
-            fitting.map(|(candidate, _)| candidate.clone()).collect::<Vec<_>>()
+            // An entry of a registry may be for a package of the gallery, which says more of it.
+            let checked = core::builtin();
+            let best = |found: &Candidate| {
+                checked.iter().find(|one| key(one) == key(found)).unwrap_or(found).clone()
+            };
+            fitting.map(|(candidate, _)| best(candidate)).collect::<Vec<_>>()
         });
         let mut plans = Vec::new();
         for candidate in searched.await.unwrap_or_default() {
             match self.plan(&candidate, taken, false).await {
                 Ok(plan) => plans.push((candidate, plan)),
-                Err(error) => notes.push(format!("{}: {error}", candidate.package())),
+                Err(error) => {
+                    notes.push(format!("{}: {error}", candidate.package()));
+                    let known = core::listed(&candidate);
+                    plans.extend(known.and_then(|listed| self.listed_plan(listed, taken)));
+                }
             }
         }
         Found { plans, notes }
+    }
+
+    /// The servers of the gallery that cover a need, best first, planned from what is recorded of them.
+    pub async fn find_in_gallery(
+        &self,
+        need: &str,
+        taken: &(dyn Fn(&str) -> bool + Sync),
+    ) -> Vec<(Candidate, Plan)> {
+        let need = need.to_owned();
+        let searched = compute::run(move || core::in_gallery(&need, MAX_LOOKUPS)).await;
+        let found = searched.unwrap_or_default();
+        found.into_iter().filter_map(|(listed, _)| self.listed_plan(listed, taken)).collect()
+    }
+
+    /// What installing a server of the gallery would do, by what was recorded when it was checked: nobody is asked, and
+    /// its dependencies are not pinned. It is planned anew before it is approved.
+    pub fn listed_plan(
+        &self,
+        listed: &Listed,
+        taken: &(dyn Fn(&str) -> bool + Sync),
+    ) -> Option<(Candidate, Plan)> {
+        let (candidate, facts) = (&listed.candidate, listed.facts()?);
+        let trust = self.store.trust().unwrap_or_default();
+        let seen = self.store.seen(&candidate.package());
+        let circumstances = Circumstances {
+            now: unix_millis(),
+            least_days: self.settings.least_days,
+            seen: seen.as_deref(),
+            trust: &trust,
+            known: &[],
+        };
+        let mut verdict = core::assess(candidate, &facts, &circumstances);
+        verdict.reasons.extend(listed.found());
+        let prefix = self.store.prefix(&candidate.package());
+        let server = core::server_name(&candidate.offer.identifier, taken);
+        let sandbox = process_sandbox::available();
+        Some((candidate.clone(), Plan::new(server, candidate, &facts, verdict, &prefix, sandbox)))
     }
 
     /// What the user's npm finds, searched beside the registries; nothing if npm search is disabled.
@@ -260,6 +317,12 @@ impl Provisioner {
                 )
             });
         let mut facts = if hopeless { unseen } else { self.facts(candidate).await? };
+        // Not every package has a program of its own name.
+        if facts.exists
+            && let Some(program) = core::listed(candidate).and_then(|listed| listed.program.clone())
+        {
+            facts.entry = Some(program);
+        }
         let mut verdict = core::assess(candidate, &facts, &circumstances);
         if whole && verdict.refusals.is_empty() && matches!(offer.kind, Kind::Npm | Kind::Pypi) {
             let _turn = self.turn().await?;
@@ -481,9 +544,10 @@ impl Provisioner {
     }
 
     /// Servers available under a name: their name in the source, their package, or the last part of either; with warnings
-    /// about registries. The built-in list comes before every registry, and those before npm.
+    /// about registries. The gallery comes before every registry, and those before npm.
     pub async fn named(&self, name: &str) -> (Vec<Candidate>, Vec<String>) {
-        let known = core::named(name, &core::builtin());
+        let mut known = core::named(name, &core::builtin());
+        known.extend(core::waiting(name).filter(|_| known.is_empty()));
         if !known.is_empty() {
             return (known, Vec::new());
         }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
-use metamcp_config::config::{self, Config, ServerOrigin};
+use metamcp_config::config::{self, Config, Everywhere, ServerOrigin};
 use metamcp_types::text::clean_line;
 
 use self::folders::Folders;
@@ -53,6 +53,7 @@ pub fn watch(gateway: &Gateway, loaded: &Loaded, load: Arc<Load>) {
         source: loaded.source.clone(),
         surface: Arc::clone(&gateway.view.surface),
         complaint: None,
+        named: Vec::new(),
     };
     live.publish_project(loaded.project.as_ref());
     let mut files = loaded.files.clone();
@@ -91,12 +92,14 @@ struct Live {
     surface: Arc<Surface>,
     /// The last error that was logged about the files.
     complaint: Option<String>,
+    /// The files of the configuration that was read last.
+    named: Vec<PathBuf>,
 }
 
 impl Live {
     async fn follow(
         mut self,
-        files: Vec<PathBuf>,
+        mut files: Vec<PathBuf>,
         folders: Folders,
         mut seen: Vec<Stamp>,
         load: Arc<Load>,
@@ -114,6 +117,13 @@ impl Live {
             if notified || now != seen {
                 seen = now;
                 self.reload(&load).await;
+                // Descriptions that were not named before.
+                for file in std::mem::take(&mut self.named) {
+                    if !files.contains(&file) {
+                        seen.extend(stamps(std::slice::from_ref(&file)));
+                        files.push(file);
+                    }
+                }
             }
         }
     }
@@ -141,8 +151,9 @@ impl Live {
                 self.apply(loaded, accepted).await;
                 "the config file is gone".to_owned()
             }
-            Ok((loaded, accepted)) => {
+            Ok((mut loaded, accepted)) => {
                 self.complaint = None;
+                self.named = std::mem::take(&mut loaded.files);
                 return self.apply(loaded, accepted).await;
             }
             Err(error) => error.to_string(),
@@ -267,7 +278,9 @@ impl Live {
 /// Appends the installed servers; returns how often the tools of each were accepted.
 fn with_installed(config: &mut Config) -> Accepted {
     let mut accepted = Accepted::new();
-    for (server, times) in provision::installed(&config.settings.home) {
+    let everywhere = Everywhere::from(&config.settings.approvals);
+    for (mut server, times) in provision::installed(&config.settings.home) {
+        server.approvals.everywhere = everywhere.clone();
         // Configured servers take precedence over installed ones.
         if config.server(&server.name).is_none() {
             accepted.insert(server.name.clone(), times);

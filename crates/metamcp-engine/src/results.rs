@@ -5,11 +5,12 @@
 
 mod disk;
 mod index;
+mod shared;
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -20,13 +21,15 @@ use crate::clock;
 use disk::Disk;
 pub use disk::{LeftBehind, left_behind};
 use index::ResultIndex;
+use shared::Sharing;
+pub use shared::{MAX_SHARED, SharedResults};
 
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests start, wait and measure for themselves")]
 mod tests;
 
 /// How long a value is stored. A conversation uses a result within minutes, if at all.
-const MAX_AGE: Duration = Duration::from_mins(30);
+pub const MAX_AGE: Duration = Duration::from_mins(30);
 /// Most bytes of all values in memory. Beyond it the oldest of the session with the most bytes there, of the principal
 /// with the most, move to disk.
 const MAX_MEMORY: usize = 64 * 1024 * 1024;
@@ -41,6 +44,8 @@ pub struct Owner {
     pub toolset: Option<Arc<str>>,
     /// The principal of the token; the same for all where tokens are not required.
     pub principal: u64,
+    /// Who that is for every gateway of a fleet, where it is known.
+    pub lasting: Option<[u8; 32]>,
     /// The session that stored it, which does not matter to who reads: a client that connects again finds its values.
     pub session: u64,
 }
@@ -48,7 +53,7 @@ pub struct Owner {
 impl Owner {
     /// Whether this reader may read a value of that owner: it has to be the same principal, and a session restricted to a
     /// toolset reads only what was stored there.
-    fn may_read(&self, other: &Owner) -> bool {
+    pub fn may_read(&self, other: &Owner) -> bool {
         self.principal == other.principal
             && (self.toolset.is_none() || self.toolset == other.toolset)
     }
@@ -62,6 +67,8 @@ pub struct Results {
     memory: usize,
     /// Whether a task waits for the oldest to expire.
     watched: Arc<AtomicBool>,
+    /// In a fleet: the other gateways have them too.
+    sharing: OnceLock<Sharing>,
 }
 
 /// A value that was read.
@@ -100,7 +107,8 @@ impl Results {
 
     fn with(home: &Path, memory: usize) -> Results {
         let disk = Arc::new(Disk::under(home));
-        Results { entries: Arc::default(), disk, memory, watched: Arc::default() }
+        let sharing = OnceLock::new();
+        Results { entries: Arc::default(), disk, memory, watched: Arc::default(), sharing }
     }
 
     /// Stores a value and returns its handle.
@@ -121,6 +129,9 @@ impl Results {
         // Unguessable, so that one client's values are not found by counting.
         let half = || getrandom::u64().unwrap_or_default();
         let handle = format!("r{:016x}{:016x}", half(), half());
+        if let Some(sharing) = self.sharing.get() {
+            sharing.give(&handle, owner, &whole, &value);
+        }
         let mut entries = self.lock();
         entries.put(Entry {
             handle: handle.clone(),
@@ -172,7 +183,9 @@ impl Results {
 
     /// The value of a handle, unless it is unknown, expired, evicted or not for this reader.
     pub async fn read(&self, handle: &str, reader: &Owner) -> Option<Stored> {
-        let (value, place) = self.find(handle, reader, clock::std_instant())?;
+        let Some((value, place)) = self.find(handle, reader, clock::std_instant()) else {
+            return self.sharing.get()?.take(handle, reader).await;
+        };
         let whole = match place {
             Some(bytes) => bytes,
             None => {

@@ -3,6 +3,7 @@
 //! In: `call(UpstreamRequest, Caller)`.  Out: exactly one `Responder::respond` and one `CallRecord` per call, progress before them.
 //! Tests: `metamcp-calls/tests/sim.rs` for the decisions, `metamcp/tests/hazards/` with real processes.
 
+mod approving;
 mod backlog;
 mod call_progress;
 mod caller;
@@ -15,13 +16,17 @@ mod handshake;
 mod inbound;
 mod input_required;
 mod message;
+mod overriding;
 mod publish;
 mod recording;
 mod relay;
+mod result_mapper;
 mod send;
 mod server_capabilities;
+mod server_tasks;
 mod servers;
 mod stderr_tails;
+mod take_over;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -36,6 +41,7 @@ use metamcp_calls::failure::{Fact, Failure};
 use metamcp_calls::lifecycle::State as SlotState;
 use metamcp_calls::pool::{ConnId, ServerId};
 use metamcp_calls::replay::Delivery;
+use metamcp_tools::tool::Hints;
 use metamcp_types::escalation::Escalation;
 use metamcp_types::moment::Moment;
 use metamcp_types::secret::redact;
@@ -54,20 +60,20 @@ use crate::task;
 use crate::upstream::Connection;
 use crate::upstream::launch::Launcher;
 
+pub use approving::Unapproved;
 pub use call_progress::{CallProgress, Silent};
 pub use caller::{Caller, Client, Responder};
-pub use context::{Context, Seat};
+pub use context::{Context, PinnedTool, Seat};
 pub use error::{CallError, CallErrorKind};
 pub use message::{Input, Verbatim};
 pub use recording::Unrecorded;
 pub use relay::{Level, ServerRequest};
+pub use result_mapper::{Follow, ResultMapper};
 pub use servers::{Definition, Entry, Instance, ScopeKey, Servers, as_written, environment_of};
+pub use take_over::{LongCall, TakenOver};
 
 /// Arguments of at least this size stay in the read buffer; smaller ones are copied, which frees it sooner.
 const COPY_BELOW: usize = 16 * 1024;
-
-/// Results up to this size are read as a whole in well under 100 us.
-const SHORT_RESULT: usize = 8 * 1024;
 
 /// How many idle connections are closed at once to free file descriptors: each child uses four or five, and a start
 /// needs a few more than it keeps.
@@ -92,10 +98,16 @@ pub struct UpstreamRequest {
     pub call_progress: Option<Arc<CallProgress>>,
     /// Whether the call is idempotent.
     pub harmless: bool,
+    /// What is declared of the tool's effects; nothing where it is unknown.
+    pub hints: Hints,
     /// Answers to the server's requests, when the call is a retry.
     pub input: Option<Arc<Input>>,
     /// The request as the client wrote it, where it is forwarded unchanged; then there are no `arguments`.
     pub verbatim: Option<Verbatim>,
+    /// The server wants this tool to be called as a task, and an older server has to be told that it is.
+    pub as_task: bool,
+    /// What is sent in its place, where the user overrides the tool.
+    pub(crate) rewritten: Option<overriding::Rewritten>,
     /// Maps the outcome before it reaches the caller.
     pub result_mapper: Option<ResultMapper>,
 }
@@ -108,32 +120,6 @@ impl UpstreamRequest {
     /// The part of it that may be long.
     fn body(&self) -> Option<&Bytes> {
         self.verbatim.as_ref().map(|verbatim| &verbatim.params).or(self.arguments.as_ref())
-    }
-}
-
-/// Maps an outcome on its way to the caller: another form of the same response, never another response.
-pub struct ResultMapper {
-    map: Box<dyn FnOnce(CallOutcome) -> CallOutcome + Send>,
-    /// Results up to this size take it well under 100 us; longer ones are mapped off the thread that relays calls.
-    cheap_up_to: usize,
-}
-
-impl ResultMapper {
-    /// By a function that reads the whole result and must not block.
-    pub fn new(map: impl FnOnce(CallOutcome) -> CallOutcome + Send + 'static) -> ResultMapper {
-        ResultMapper { map: Box::new(map), cheap_up_to: SHORT_RESULT }
-    }
-
-    /// The same for a function that only looks at the length of results up to this size.
-    #[must_use]
-    pub fn cheap_up_to(self, bytes: usize) -> ResultMapper {
-        ResultMapper { cheap_up_to: bytes.max(SHORT_RESULT), ..self }
-    }
-}
-
-impl std::fmt::Debug for ResultMapper {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ResultMapper")
     }
 }
 
@@ -230,6 +216,7 @@ pub struct Router {
     input_required: input_required::Table,
     server_capabilities: server_capabilities::ServerCapabilities,
     silences: Arc<call_progress::Silences>,
+    long_calls: take_over::Watch,
     /// The responders of calls whose results are being mapped, by address.
     mapping: Mutex<Vec<usize>>,
     /// What the last process of each server wrote to stderr, also after it has gone.
@@ -240,6 +227,7 @@ pub struct Router {
     recording: recording::Recording,
     #[cfg(feature = "fleet")]
     fleet: fleet::FleetCalls,
+    approving: approving::Approving,
     /// Where everything that happens is published.
     pub observer: Arc<Observer>,
     /// Moves whenever a server became known, failed or changed its state.
@@ -280,6 +268,7 @@ impl Router {
             input_required: input_required::Table::default(),
             server_capabilities: server_capabilities::ServerCapabilities::default(),
             silences: Arc::default(),
+            long_calls: take_over::Watch::default(),
             mapping: Mutex::default(),
             stderr_tails: stderr_tails::Table::default(),
             offered: Mutex::default(),
@@ -287,6 +276,7 @@ impl Router {
             recording: recording::Recording::default(),
             #[cfg(feature = "fleet")]
             fleet: fleet::FleetCalls::default(),
+            approving: approving::Approving::default(),
             observer,
             state_changes: ChangeCounter::default(),
             process_key,
@@ -333,6 +323,7 @@ impl Router {
         {
             *arguments = Bytes::copy_from_slice(arguments);
         }
+        let rewritten = self.rewrite(&mut request);
         let now = self.clock.now();
         let names = (Arc::clone(&request.server_name), Arc::clone(&request.tool));
         let (identity, origin) = (caller.client.identity(), caller.origin);
@@ -354,7 +345,19 @@ impl Router {
             #[cfg(feature = "fleet")]
             fleet: fleet::CallPlace::default(),
         };
-        self.admit(pending, now);
+        match rewritten {
+            Ok(()) => self.gate(pending, now),
+            Err(mismatch) => {
+                let request = &pending.request;
+                let error = CallError {
+                    server: Arc::clone(&request.server_name),
+                    tool: Arc::clone(&request.tool),
+                    method: request.method(),
+                    kind: CallErrorKind::Mismatch(mismatch),
+                };
+                self.answer(pending, CallOutcome::Failed(error), now);
+            }
+        }
     }
 
     /// Passes a call to the dispatch, under a key of its own.
@@ -418,6 +421,7 @@ impl Router {
 
     fn cancel_matching(&self, responder: &Arc<dyn Responder>, tag: Option<&[u8]>) {
         self.cancel_input_required(responder, tag);
+        self.cancel_approving(responder, tag);
         self.cancel_recording(responder, tag);
         #[cfg(feature = "fleet")]
         self.cancel_in_fleet(responder, tag);
@@ -478,6 +482,7 @@ impl Router {
 
     /// Accepts no new calls; those not sent yet fail.
     pub fn stop(&self) {
+        self.stop_approving();
         self.stop_input_required();
         let now = self.clock.now();
         self.with(|dispatch, effects| dispatch.stop(now, effects));
@@ -485,6 +490,7 @@ impl Router {
 
     /// Ends every open call and closes every connection.
     pub fn stop_now(&self) {
+        self.stop_approving();
         self.stop_input_required();
         #[cfg(feature = "fleet")]
         self.stop_in_fleet();
@@ -520,7 +526,9 @@ impl Router {
         let is_its = |pending: &Pending| pending.is_of(responder, None);
         let address = Arc::as_ptr(responder).cast::<()>().addr();
         let mapping = self.mapping.lock().iter().filter(|its| **its == address).count();
-        let suspended = self.input_required.count_of(is_its) + self.recording_of(is_its);
+        let suspended = self.input_required.count_of(is_its)
+            + self.recording_of(is_its)
+            + self.approving_of(is_its);
         #[cfg(feature = "fleet")]
         let suspended = suspended + self.count_in_fleet(is_its);
         mapping + suspended + self.lock().dispatch.find(is_its).len()

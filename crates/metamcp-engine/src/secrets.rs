@@ -37,7 +37,8 @@ pub async fn resolved(
     let mut config = config.clone();
     let values = std::mem::take(config.transport.given_mut());
     let arguments = config.secret_arguments.take();
-    if arguments.is_none() && !values.iter().any(|(_, value)| value.is_reference()) {
+    let is_hidden = config.overrides.texts().any(Secret::is_reference);
+    if arguments.is_none() && !is_hidden && !values.iter().any(|(_, value)| value.is_reference()) {
         return Ok(None);
     }
     let mut looked_up = Vec::with_capacity(values.len());
@@ -49,6 +50,9 @@ pub async fn resolved(
     if let Some(arguments) = arguments {
         let secrets = &mut config.expanded_secrets;
         looked_up.push(handed_over(arguments, secrets, variables).await?);
+    }
+    for text in config.overrides.texts_mut().filter(|text| text.is_reference()) {
+        *text = look_up(text.name(), text, variables).await?;
     }
     *config.transport.given_mut() = looked_up;
     Ok(Some(config))
@@ -90,7 +94,9 @@ async fn resolved_one(
 pub fn variables(config: &ServerConfig) -> Vec<String> {
     let own = config.transport.given().iter().map(|(_, value)| value);
     let arguments = config.secret_arguments.iter().flat_map(|all| &all.values);
-    let references = own.chain(arguments.map(|(_, value)| value)).filter(|one| one.is_reference());
+    let hidden = config.overrides.texts();
+    let references = own.chain(arguments.map(|(_, value)| value)).chain(hidden);
+    let references = references.filter(|one| one.is_reference());
     let variable = |one: &Secret| match Reference::parse(one.expose()) {
         Ok(Reference::Variable(name)) => Some(name),
         _ => None,

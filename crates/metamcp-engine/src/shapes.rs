@@ -295,7 +295,10 @@ fn useful(result: &[u8]) -> Option<Value> {
     if !result["structuredContent"].is_null() {
         return Some(result["structuredContent"].clone());
     }
-    match result["content"].as_array()?.as_slice() {
+    // What the gateway adds for readers is no part of the value.
+    let is_said = |part: &&Value| part["_meta"][metamcp_openapi::answer::NOTE] != true;
+    let parts: Vec<&Value> = result["content"].as_array()?.iter().filter(is_said).collect();
+    match parts.as_slice() {
         [one] if one["type"] == "text" => {
             let text = one["text"].as_str()?;
             Some(serde_json::from_str(text).unwrap_or_else(|_| Value::from("text")))

@@ -3,6 +3,7 @@
 //! In: `tools/call` params.  Out: `Step`: a response now, later, or through the caller.
 //! Tests: `metamcp/tests/`, snapshots of responses in `metamcp-surface`.
 
+mod apps;
 pub mod call;
 mod command;
 pub mod direct;
@@ -10,6 +11,7 @@ pub mod discover;
 pub mod execute;
 mod full;
 mod names;
+mod pins;
 mod provision;
 mod query_cache;
 mod redactor;
@@ -22,6 +24,7 @@ mod script_queries;
 mod script_queue;
 pub mod semantic;
 mod sub_request;
+pub mod tasks;
 mod virtual_servers;
 
 use std::borrow::Cow;
@@ -43,6 +46,7 @@ use metamcp_wire::object;
 use metamcp_wire::scan::MAX_RESULT_DEPTH;
 use metamcp_wire::trace_context::TraceContext;
 use parking_lot::Mutex;
+use serde_json::Value;
 
 use crate::catalog::Catalog;
 use crate::cluster_key::Keyring;
@@ -77,6 +81,10 @@ pub struct Options {
     pub replay: Rule,
     /// Longest result that is shown whole, in characters of its text; zero for no limit.
     pub result_chars: usize,
+    /// How long a call may take before it becomes a task; zero for never.
+    pub task_after: Duration,
+    /// Most tokens of pinned tools.
+    pub pin_tokens: usize,
 }
 
 /// The parts a surface is built from.
@@ -117,6 +125,8 @@ pub struct Surface {
     pub(crate) code: Arc<CodeMode>,
     /// The result store.
     pub(crate) results: Arc<Results>,
+    /// Calls that go on after their request was answered.
+    pub tasks: tasks::Tasks,
     /// Learned result shapes, for declarations.
     pub(crate) shapes: Arc<Shapes>,
     /// Finds and installs servers.
@@ -145,6 +155,8 @@ pub struct View {
     pub audience: Audience,
     /// Whose stored results it writes and reads: those of the same token, or everybody's.
     pub principal: u64,
+    /// Who that is for every gateway of a fleet, where it is known.
+    pub lasting: Option<[u8; 32]>,
     /// The same for people: `owner`, `token:NAME`, `sub:NAME`.
     pub principal_name: Arc<str>,
     /// Whether an answer of its client counts as an approval. Over stdio the owner's own client is asked; over HTTP any
@@ -220,8 +232,8 @@ impl Finished {
 const COMPACT: [&str; 4] = ["mcp_discover", "mcp_call", "mcp_execute", "mcp_provision"];
 
 impl View {
-    /// The `tools/list` result.
-    pub async fn tools(&self) -> String {
+    /// The `tools/list` result; with tools that have pages for a host that shows those.
+    pub async fn tools(&self, shows_apps: bool) -> String {
         let (digest, caps) = (self.digest().await, self.surface.code.caps());
         let caps = caps.as_deref();
         let provisions = self.provisions();
@@ -234,6 +246,17 @@ impl View {
         }
         if self.tool_surface == ToolSurface::Full && provisions {
             tools.push(metamcp_surface::discover::provision_tool());
+        }
+        tools.extend(self.pins().await.iter().map(|pin| pin.definition.clone()));
+        if shows_apps {
+            // No page may call what reaches every server.
+            for tool in &mut tools {
+                tool["_meta"]["ui"]["visibility"] = serde_json::json!(["model"]);
+            }
+            let is_new = |app: &Value| tools.iter().all(|known| known["name"] != app["name"]);
+            let mut of_apps = self.app_definitions().await;
+            of_apps.retain(is_new);
+            tools.extend(of_apps);
         }
         serde_json::json!({ "tools": tools }).to_string()
     }
@@ -307,6 +330,12 @@ impl View {
                 self.full(name, arguments, meta, line, &caller)
             }
             unknown => {
+                if let Some(step) = self.app_call(unknown, params, &caller) {
+                    return step;
+                }
+                if let Some(step) = self.pinned_call(unknown, arguments, meta, &caller) {
+                    return step;
+                }
                 let names = COMPACT.iter().chain(&full_surface::NAMES).copied();
                 let near = nearest(unknown, names, 2);
                 let (listed, call): (&[&str], &str) = match self.tool_surface {
@@ -340,6 +369,7 @@ impl Surface {
             keyring,
             code,
             results,
+            tasks: tasks::Tasks::default(),
             shapes,
             project: CurrentProject::new(None),
             unfinished_searches: Mutex::default(),

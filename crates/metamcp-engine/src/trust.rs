@@ -181,7 +181,7 @@ fn decoded(bytes: &[u8]) -> Vec<Record> {
 }
 
 #[cfg(unix)]
-fn is_exposed(file: &Path) -> bool {
+pub(crate) fn is_exposed(file: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     const WRITABLE_BY_OTHERS: u32 = 0o022;
     let Ok(found) = std::fs::symlink_metadata(file) else { return false };
@@ -198,7 +198,7 @@ fn make_private(file: &Path) {
 
 /// Who may write it is inherited from the user's profile; a link would lead out of that.
 #[cfg(windows)]
-fn is_exposed(file: &Path) -> bool {
+pub(crate) fn is_exposed(file: &Path) -> bool {
     std::fs::symlink_metadata(file).is_ok_and(|found| !found.is_file())
 }
 

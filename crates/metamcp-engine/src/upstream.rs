@@ -10,6 +10,7 @@ pub mod http;
 pub mod instructions_cache;
 pub mod launch;
 pub mod listing;
+pub mod openapi;
 pub mod outbound;
 pub mod remote;
 pub(crate) mod server_cache;

@@ -185,6 +185,15 @@ impl UsageStore {
         }
     }
 
+    /// How often a principal called each tool, by its id.
+    pub fn used(&self, principal: u64) -> HashMap<String, f32> {
+        let mut state = self.lock();
+        match principal {
+            OWNER => state.known.used(now_secs()),
+            other => state.other(other).used(now_secs()),
+        }
+    }
+
     /// Records the outcome of a call. Cheap; nothing is written here.
     pub fn record(&self, principal: u64, words: &QueryWords, id: &str, ok: bool) {
         let is_full = {

@@ -4,9 +4,9 @@
 //! Tests: `provision/tests.rs`, `provision/{variables,secret_ref}.rs`.
 
 mod assessment;
-mod builtin;
 mod candidate;
 mod facts;
+mod gallery;
 mod names;
 mod npm_search;
 mod plan;
@@ -21,9 +21,9 @@ mod variables;
 mod tests;
 
 pub use assessment::{Circumstances, Refusal, Trust, Verdict, assess};
-pub use builtin::builtin;
 pub use candidate::{Argument, Candidate, Input, Kind, Offer, Source, Status, named, ranked};
 pub use facts::{Facts, Lock, npm_error, npm_lock, npm_view};
+pub use gallery::{Checked, Listed, builtin, gallery, in_gallery, listed, read, waiting};
 pub use metamcp_types::date::{day, unix_millis};
 pub use names::{look_alike, server_name, valid};
 pub use npm_search::{MOST_FOUND, NoSearch, npm_query, npm_search};
@@ -32,7 +32,7 @@ pub use python::{
     Ages, pip_ages, pip_files, pip_newest, pip_report, uv_error, uv_lock, uv_version,
 };
 pub use registry::{Page, page, sound};
-pub use render::{candidates_text, question, told};
+pub use render::{candidates_text, described, question, told};
 pub use request::{BadRequest, ProvisionRequest};
 
 /// What stands for the folder that an installed server may write, in values that are filled in for it.

@@ -130,6 +130,16 @@ impl UsageHistory {
         Prior { boosts }
     }
 
+    /// How often each tool was called with success, by its id; what is long ago counts less.
+    pub fn used(&self, now_secs: u64) -> HashMap<String, f32> {
+        let mut used: HashMap<String, f32> = HashMap::new();
+        for (pair, counts) in &self.pairs {
+            let fade = decay(now_secs.saturating_sub(counts.last));
+            *used.entry(pair.id.to_string()).or_default() += counts.worked * fade;
+        }
+        used
+    }
+
     /// How many pairs are remembered.
     pub fn len(&self) -> usize {
         self.pairs.len()

@@ -3,7 +3,7 @@
 //! In: arguments.  Out: one JSON object on stdout.
 //! Tests: `cargo xtask bench` itself; a short run of it is part of the tests.
 
-mod http;
+pub mod http;
 mod search;
 
 use std::io::{Read, Write};

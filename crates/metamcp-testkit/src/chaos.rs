@@ -11,10 +11,12 @@ mod message;
 mod offers;
 mod options;
 mod output;
+mod pages;
 mod server;
 mod server_state;
 mod stateful;
 mod stateless;
+mod tasks;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

@@ -6,5 +6,6 @@ pub mod arguments;
 pub mod cursor;
 pub mod declarations;
 pub mod names;
+pub mod overrides;
 pub mod signature;
 pub mod tool;

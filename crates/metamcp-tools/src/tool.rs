@@ -8,7 +8,7 @@ mod fingerprint;
 mod page;
 
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
@@ -134,6 +134,14 @@ impl Tool {
         &self.raw
     }
 
+    /// Whether the server takes calls of it only as tasks, as servers of 2025-11-25 may say.
+    pub fn is_task_only(&self) -> bool {
+        // Few tools say anything about it.
+        self.raw.contains("\"taskSupport\"")
+            && serde_json::from_str::<Value>(&self.raw)
+                .is_ok_and(|raw| raw["execution"]["taskSupport"] == "required")
+    }
+
     /// The input schema as the server wrote it.
     pub fn input_schema(&self) -> Option<&str> {
         self.raw.get(self.input_schema.clone()?)
@@ -185,6 +193,8 @@ pub struct ServerTools {
     pub fingerprint: Fingerprint,
     /// Tools that were skipped, and why; the first few.
     pub skipped: Vec<Skipped>,
+    /// The list of the server itself, where this one was made from it by overrides.
+    made_from: Option<Arc<ServerTools>>,
 }
 
 impl ServerTools {
@@ -207,14 +217,32 @@ impl ServerTools {
 
     /// The tools that `keep` is true of, as a list of their own.
     pub fn filtered(&self, keep: impl Fn(&Tool) -> bool) -> ServerTools {
+        let made_from = self.made_from.clone();
+        let kept = self.mapped(|tool| keep(tool).then(|| tool.raw().to_owned()));
+        ServerTools { made_from, ..kept }
+    }
+
+    /// The same list as its server gave it.
+    pub fn as_listed(self: &Arc<Self>) -> &Arc<ServerTools> {
+        self.made_from.as_ref().unwrap_or(self)
+    }
+
+    /// The same list, made from this one.
+    pub(crate) fn made_from(self, listed: &Arc<ServerTools>) -> ServerTools {
+        ServerTools { made_from: Some(Arc::clone(listed)), ..self }
+    }
+
+    /// The definitions that `map` makes of these, as a list of their own.
+    pub(crate) fn mapped(&self, map: impl FnMut(&Tool) -> Option<String>) -> ServerTools {
         let mut listing = Listing::at_most(self.all().count().max(MAX_TOOLS));
-        let kept =
-            self.all().filter(|tool| keep(tool)).map(Tool::raw).collect::<Vec<_>>().join(",");
+        let kept = self.all().filter_map(map).collect::<Vec<_>>().join(",");
         // The definitions were read from such a page before, so they can be read from one again.
         drop(listing.page(format!("{{\"tools\":[{kept}]}}").as_bytes()));
         let kept = listing.finish(self.server_title.as_deref(), self.server_version.as_deref());
         let server_about = self.server_about.clone();
-        ServerTools { skipped: self.skipped.clone(), server_about, ..kept }
+        let mut skipped = self.skipped.clone();
+        skipped.extend(kept.skipped.iter().cloned());
+        ServerTools { server_about, skipped, ..kept }
     }
 
     /// The same list with what the server says it is for: the sentence of its description or instructions that tells.

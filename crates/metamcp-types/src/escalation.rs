@@ -1,4 +1,4 @@
-//! Shutdown escalation of one child: close its input, then SIGTERM, then SIGKILL.
+//! Shutdown escalation of one child: close its input, then SIGTERM, then SIGKILL; console events and a job on Windows.
 //! Owns: the steps and their times.      Never: sends a signal, reads a clock.
 //! In: time elapsed since the stop began.  Out: the step due now, or how long until the next.
 //! Tests: below.
@@ -71,6 +71,11 @@ impl Escalation {
     /// SIGKILL everything now.
     pub fn immediate() -> Escalation {
         Escalation { schedule: &IMMEDIATE, taken: 0 }
+    }
+
+    /// A ladder of one's own: milliseconds since the beginning, in order.
+    pub fn of(schedule: &'static [(u64, Step)]) -> Escalation {
+        Escalation { schedule, taken: 0 }
     }
 
     /// What is due when `elapsed` has passed since the stop began.

@@ -14,4 +14,5 @@ pub mod slab;
 pub mod strategy;
 pub mod suspend_clock;
 pub mod text;
+pub mod tool_override;
 pub mod web;

@@ -41,6 +41,8 @@ pub enum Next {
         of_prompts: bool,
         server: Option<String>,
     },
+    /// Waiting for a call that goes on as a task, or another tool for tasks.
+    Task { tool: &'static str, id: String },
     /// Reading a resource, or getting a prompt.
     Offer {
         /// A prompt, else a resource.
@@ -74,6 +76,10 @@ impl Next {
                 let (at, args) = (beside(*of_prompts), args.unwrap_or_default());
                 format!("mcp_call {{\"server\": \"{at}\", \"tool\": \"list\"{args}}}")
             }
+            Next::Task { tool, id } => format!(
+                "mcp_call {{\"tool\": \"@tasks:{tool}\", \"args\": {{\"id\": {}}}}}",
+                json!(id)
+            ),
             Next::Offer { of_prompts: true } => {
                 "mcp_call {\"server\": \"@prompts\", \"tool\": \"get\", \"args\": {\"server\", \"name\", \"arguments\"}}".to_owned()
             }
@@ -94,6 +100,10 @@ impl Next {
             Next::CallOf(id) => {
                 format!("run_tool {{\"tool_id\": {}, \"args\": {{…}}}}", json!(id))
             }
+            Next::Task { tool, id } => format!(
+                "run_tool {{\"tool_id\": \"@tasks:{tool}\", \"args\": {{\"id\": {}}}}}",
+                json!(id)
+            ),
             Next::Enable(_) | Next::Offers { .. } | Next::Offer { .. } => self.compact(),
         }
     }
@@ -113,6 +123,10 @@ impl Next {
                     format!(" --args {}", quoted(&json!({ "server": server }).to_string()))
                 });
                 format!("metamcp call {}:list{}", beside(*of_prompts), args.unwrap_or_default())
+            }
+            Next::Task { tool, id } => {
+                let args = json!({ "id": id }).to_string();
+                format!("metamcp call @tasks:{tool} --args {}", quoted(&args))
             }
             Next::Offer { of_prompts: true } => {
                 "metamcp call @prompts:get --args '{\"server\": …, \"name\": …, \"arguments\": {…}}'".to_owned()
@@ -211,6 +225,7 @@ mod tests {
             Next::Call,
             Next::CallOf("github:it".into()),
             Next::Enable("github".into()),
+            Next::Task { tool: "wait", id: "t1".into() },
         ];
         for of_prompts in both {
             all.push(Next::Offers { of_prompts, server: None });

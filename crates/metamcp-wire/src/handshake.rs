@@ -69,6 +69,9 @@ pub fn opening(capabilities: &Value, our_version: &str) -> Vec<u8> {
     .into_bytes()
 }
 
+/// The extension of hosts that show pages.
+const APPS: &str = "io.modelcontextprotocol/ui";
+
 /// The capabilities of a client that can be passed on to servers, as the client wrote them.
 pub fn relayed_capabilities(client: &Value) -> Value {
     let mut relayed = serde_json::Map::new();
@@ -76,6 +79,11 @@ pub fn relayed_capabilities(client: &Value) -> Value {
         if let Some(value) = client.get(name).filter(|value| value.is_object()) {
             relayed.insert(name.to_owned(), value.clone());
         }
+    }
+    // Servers with pages have other tools for hosts that show them.
+    let shows_apps = client.get("extensions").and_then(|all| all.get(APPS));
+    if let Some(value) = shows_apps.filter(|value| value.is_object()) {
+        relayed.insert("extensions".to_owned(), serde_json::json!({ APPS: value }));
     }
     Value::Object(relayed)
 }

@@ -2,6 +2,7 @@
 //! See ARCHITECTURE.md.
 
 pub mod bridge;
+pub mod canonical;
 pub mod cluster_key;
 pub mod envelope;
 pub mod era;
@@ -13,6 +14,7 @@ pub mod modern;
 pub mod object;
 pub mod scan;
 pub mod seal;
+pub mod server_task;
 pub mod session_ticket;
 pub mod sse;
 pub mod trace_context;

@@ -72,6 +72,15 @@ impl Fault {
         }
     }
 
+    /// The same for an extension.
+    pub fn missing_extension(extension: &str, why: impl Into<String>) -> Fault {
+        let mut needed = serde_json::Map::new();
+        needed.insert(extension.to_owned(), json!({}));
+        let needed = json!({ "requiredCapabilities": { "extensions": needed } });
+        let data = Some(needed.to_string().into_bytes());
+        Fault { code: MISSING_CAPABILITY, message: why.into(), data, status: 400 }
+    }
+
     pub fn header(message: impl Into<String>) -> Fault {
         Fault { code: HEADER_MISMATCH, message: message.into(), data: None, status: 400 }
     }

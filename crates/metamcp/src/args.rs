@@ -6,6 +6,7 @@
 mod audit;
 mod daemon;
 mod flags;
+mod fleet;
 mod groups;
 mod observe;
 mod parse_error;
@@ -27,6 +28,7 @@ pub(crate) use self::daemon::{
     ServiceCommand, StatusArgs, UiArgs,
 };
 pub(crate) use self::flags::SettingFlags;
+pub(crate) use self::fleet::{FleetCommand, FleetDrainArgs, FleetMoveArgs};
 pub(crate) use self::observe::{
     CallsArgs, CallsCommand, CallsFilter, CallsShowArgs, LogsArgs, RestartArgs, TopArgs,
 };
@@ -144,6 +146,9 @@ Examples:
     /// The daemon that serves all clients: status, stop, restart, logs
     #[command(subcommand, after_help = daemon::DAEMON_HELP)]
     Daemon(DaemonCommand),
+    /// Many gateways that are one: how they are, drain one, move a server
+    #[command(subcommand, after_help = fleet::FLEET_HELP)]
+    Fleet(FleetCommand),
     /// Have the daemon started at login: install, uninstall
     #[command(subcommand, after_help = daemon::SERVICE_HELP)]
     Service(ServiceCommand),
@@ -194,15 +199,23 @@ Examples:
     /// Print the bearer token that clients need over HTTP
     #[command(after_help = setup::TOKEN_HELP)]
     Token(TokenArgs),
-    /// Approve the installation of a server that a model requested
+    /// Approve a call, or the installation of a server, that a model requested
     #[command(after_help = "\
 A model can request a server; only you can have it installed. This shows exactly what would be downloaded and run, and asks \
 for approval. The approval covers this plan only. The server is installed at once, and running gateways pick it up.
 
+Calls wait here too, where the configuration says that a person has to approve them (`approve`, `approvals.rule`). You see the \
+server, the tool and the arguments as they would be sent. Your approval is for exactly these arguments and one call, unless \
+you say otherwise.
+
 Examples:
-  metamcp approve                      the pending plans
+  metamcp approve                      what waits
   metamcp approve 3f2a9c01b7d4
-  metamcp approve 3f2a9c01b7d4 --set directory=/home/me/notes")]
+  metamcp approve 3f2a9c01b7d4 --set directory=/home/me/notes
+  metamcp approve 5e0c77d1a2b3 --for 1h
+  metamcp approve 5e0c77d1a2b3 --always --any-arguments
+  metamcp approve --granted
+  metamcp approve --revoke 5e0c77d1a2b3")]
     Approve(ApproveArgs),
     /// Servers that metamcp installed: list, show, accept, allow, remove
     #[command(subcommand)]
@@ -267,6 +280,7 @@ impl Command {
             Command::Calls(args) => args.filter.json,
             Command::Logs(args) => args.json,
             Command::Restart(args) => args.json,
+            Command::Fleet(command) => command.wants_json(),
             Command::Service(ServiceCommand::Install(args) | ServiceCommand::Uninstall(args)) => {
                 args.json
             }
@@ -382,13 +396,31 @@ pub(crate) struct ModelArgs {
 /// Arguments of `metamcp approve`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ApproveArgs {
-    /// The id of the plan, as mcp_provision returned it
+    /// The id of the plan or call, as the model was told
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
+    /// Approve the call for this long: 30m, 2h, 7d
+    #[arg(long = "for", value_name = "TIME")]
+    pub(crate) span: Option<String>,
+    /// Approve the call until you revoke that
+    #[arg(long)]
+    pub(crate) always: bool,
+    /// Approve the tool whatever its arguments; with --for or --always
+    #[arg(long)]
+    pub(crate) any_arguments: bool,
+    /// Decline the call
+    #[arg(long, conflicts_with_all = ["span", "always", "any_arguments"])]
+    pub(crate) decline: bool,
+    /// List the approvals of calls that count
+    #[arg(long, conflicts_with = "id")]
+    pub(crate) granted: bool,
+    /// Revoke the approval with this id, or `all`
+    #[arg(long, value_name = "ID", conflicts_with_all = ["id", "granted"])]
+    pub(crate) revoke: Option<String>,
     /// A value that the plan needs; may be given several times
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub(crate) values: Vec<String>,
-    /// Print JSON; shows pending plans, and cannot approve
+    /// Print JSON; shows what waits, and cannot approve
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -4,6 +4,8 @@
 //! Tests: `tests/config.rs` for `config` and `completions`.
 
 mod add_listed;
+mod add_need;
+pub(crate) mod approve;
 pub(crate) mod audit;
 pub(crate) mod audited;
 pub(crate) mod auth;
@@ -18,6 +20,7 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod edit;
 pub(crate) mod eval;
+pub(crate) mod fleet;
 pub(crate) mod forget;
 mod gateway;
 pub(crate) mod get;

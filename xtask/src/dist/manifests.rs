@@ -21,6 +21,8 @@ pub(super) const TEMPLATES: &[(&str, &str)] = &[
     ("nix/flake.nix", "nix/flake.nix"),
     ("docker/Dockerfile", "docker/Dockerfile"),
     ("docker/compose.yaml", "docker/compose.yaml"),
+    ("fleet/compose.yaml", "fleet/compose.yaml"),
+    ("fleet/mcp.json", "fleet/mcp.json"),
 ];
 
 /// A finished file: its name and text.

@@ -121,7 +121,7 @@ pub(crate) fn resolved(
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
 

@@ -150,6 +150,7 @@ fn unknown_npx_flags_are_left_to_npx() {
     }
 }
 
+#[cfg(unix)] // the texts of paths are compared
 #[test]
 fn npx_finds_its_own_install() {
     let home = Home::new();
@@ -198,6 +199,7 @@ fn an_unfinished_or_torn_install_is_not_used() {
     assert_eq!(home.resolved(&["npx", "server@1.0.0"]), None);
 }
 
+#[cfg(unix)] // the texts of paths are compared
 #[test]
 fn the_project_comes_before_the_global_install_and_that_before_the_cache() {
     let home = Home::new();
@@ -295,6 +297,7 @@ fn uvx_prefers_the_installed_tool() {
     assert_eq!(home.resolved(&["uvx", "my-tool@1.3"]), None);
 }
 
+#[cfg(unix)] // the texts of paths are compared
 #[test]
 fn uvx_takes_a_cached_environment_made_for_the_tool_only() {
     let home = Home::new();

@@ -3,7 +3,7 @@
 //! In: `Spec`.  Out: a process in its job, with its pipes; or why not.
 //! Tests: `cargo xtask test --windows`.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -18,10 +18,8 @@ use crate::environment;
 use crate::program::{self, Line, Search};
 use crate::spec::{Exit, SpawnError, Spec};
 
-/// Keeps a console window from opening for each server.
+/// A console of its own, without a window: what is typed at ours, and Ctrl-C with it, is not for servers.
 const CREATE_NO_WINDOW: u32 = 0x0800_0000;
-/// What is typed at our console, and Ctrl-C with it, is not for servers.
-const CREATE_NEW_PROCESS_GROUP: u32 = 0x0000_0200;
 /// It runs only after it is in its job.
 const CREATE_SUSPENDED: u32 = 0x0000_0004;
 
@@ -68,7 +66,7 @@ impl Running {
 
 /// Finds what a spec names, as this system would, but never in the current folder. Reads the disk.
 pub(super) fn look_up(spec: Spec) -> Result<Prepared, SpawnError> {
-    check(&spec)?;
+    spec.check()?;
     let env = environment::for_server(spec.own_variables(), &spec.env, &spec.pass_env, None);
     let Spec { program, args, cwd, .. } = spec;
     let own = std::env::current_dir().unwrap_or_default();
@@ -87,28 +85,6 @@ pub(super) fn look_up(spec: Spec) -> Result<Prepared, SpawnError> {
         source: io::Error::new(io::ErrorKind::Unsupported, why),
     })?;
     Ok(Prepared { program, cwd, line, env })
-}
-
-/// Refuses what cannot be passed to the system, before anything is started.
-fn check(spec: &Spec) -> Result<(), SpawnError> {
-    let has_nul = |text: &OsStr| text.as_encoded_bytes().contains(&0);
-    // Names of drives' folders begin with a `=`.
-    let bad_name = |name: &OsStr| {
-        let bytes = name.as_encoded_bytes();
-        bytes.is_empty() || bytes[1..].contains(&b'=')
-    };
-    let wrong = if spec.env.iter().any(|(name, _)| bad_name(name)) {
-        "the name of an environment variable is empty or contains `=`"
-    } else if has_nul(&spec.program)
-        || spec.args.iter().any(|arg| has_nul(arg))
-        || spec.env.iter().any(|(name, value)| has_nul(name) || has_nul(value))
-        || spec.cwd.as_ref().is_some_and(|cwd| has_nul(cwd.as_os_str()))
-    {
-        "it contains a NUL byte"
-    } else {
-        return Ok(());
-    };
-    Err(SpawnError::BadCommand { source: io::Error::new(io::ErrorKind::InvalidInput, wrong) })
 }
 
 /// The text of a batch file.
@@ -179,7 +155,7 @@ struct Flags;
 
 impl CommandWrapper for Flags {
     fn pre_spawn(&mut self, command: &mut Command, _wrapped: &CommandWrap) -> io::Result<()> {
-        command.creation_flags(CREATE_NO_WINDOW | CREATE_NEW_PROCESS_GROUP | CREATE_SUSPENDED);
+        command.creation_flags(CREATE_NO_WINDOW | CREATE_SUSPENDED);
         Ok(())
     }
 }

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use super::Retry;
 use super::read::{Foreign, Key};
+use super::server::overrides::{HINTS, KEYS as OVERRIDE_KEYS};
 use crate::scope::Scope;
-use crate::settings::{Containment, Word};
+use crate::settings::{Approve, Containment, Word};
 
 /// A key of a server.
 pub(super) struct ServerKey {
@@ -31,6 +32,7 @@ pub(super) const TRANSPORTS: &[(&str, &[&str])] = &[
     ("stdio", &["local"]),
     ("http", &["streamable-http", "streamableHttp", "streamable_http", "streamable", "remote"]),
     ("sse", &[]),
+    ("openapi", &["rest"]),
 ];
 
 const fn key(name: &'static str, aliases: &'static [&'static str]) -> Key {
@@ -84,6 +86,31 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
         schema: || json!({ "type": "string", "pattern": r"^[hH][tT][tT][pP][sS]?://|\$\{" }),
     },
     ServerKey {
+        key: key("openapi", &["openApi", "openapiUrl"]),
+        help: "The OpenAPI description (3.0 or 3.1, JSON or YAML) of a REST API, in place of a server: a file, relative to this one, or an address. Its operations are the tools. docs/openapi.md has the rest.",
+        schema: text,
+    },
+    ServerKey {
+        key: key("baseUrl", &["base_url"]),
+        help: "Where the API of an `openapi` description is, in place of what the description says. Needed where the description says nothing, and where it is fetched and sends credentials to another origin than its own.",
+        schema: || json!({ "type": "string", "pattern": r"^[hH][tT][tT][pP][sS]?://|\$\{" }),
+    },
+    ServerKey {
+        key: key("credentials", &[]),
+        help: "Credentials for the security schemes of an `openapi` description, by their names in it: a key, a token, or `user:password`. Sent where each scheme says, and only to the API's own origin.",
+        schema: || json!({ "type": "object", "additionalProperties": { "type": "string" } }),
+    },
+    ServerKey {
+        key: key("include", &[]),
+        help: "Which operations of an `openapi` description become tools: `tag:NAME`, `GET`, `GET /path/*`, `/path/*` or the name of an operation; `*` matches anything. Default: all.",
+        schema: patterns,
+    },
+    ServerKey {
+        key: key("exclude", &[]),
+        help: "Which operations of an `openapi` description do not, written the same. Goes before `include`.",
+        schema: patterns,
+    },
+    ServerKey {
         key: key("headers", &["httpHeaders"]),
         help: "Headers sent with every request to a remote server.",
         schema: || json!({ "type": "object", "additionalProperties": { "type": "string" } }),
@@ -95,7 +122,7 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
     },
     ServerKey {
         key: key("oauth", &["auth"]),
-        help: "How to sign in to a remote server that requires it, where discovery does not suffice: `clientId`, `clientSecret` or `privateKey` (a PEM file), `scopes`, `grant` (`authorization_code` or `client_credentials`), `clientMetadataUrl`, `callbackPort`, `identityProvider` (`tokenUrl`, `clientId`, `idToken`: your company's identity provider). `false`: never sign in.",
+        help: "How to sign in to a remote server that requires it, where discovery does not suffice: `clientId`, `clientSecret` or `privateKey` (a PEM file), `scopes`, `grant` (`authorization_code` or `client_credentials`), `clientMetadataUrl`, `callbackPort`, `identityProvider` (`tokenUrl`, `clientId`, `idToken`: your company's identity provider), `authorizationUrl` and `tokenUrl` where the server publishes neither. `false`: never sign in.",
         schema: || {
             json!({ "anyOf": [
                 { "const": false },
@@ -111,6 +138,8 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
                         "grant": { "enum": ["authorization_code", "client_credentials"] },
                         "clientMetadataUrl": { "type": "string", "pattern": "^https://" },
                         "callbackPort": number(1, 65_535),
+                        "authorizationUrl": text(),
+                        "tokenUrl": text(),
                         "identityProvider": {
                             "type": "object",
                             "properties": {
@@ -212,6 +241,23 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
         },
     },
     ServerKey {
+        key: key("approve", &[]),
+        help: "Which calls need a person's approval before they are sent: one word for all tools, or an object with `default` and exceptions by tool name under `tools`, where `*` matches anything. Default: `approvals.rule`.",
+        schema: || {
+            json!({ "anyOf": [
+                words(Approve::WORDS),
+                {
+                    "type": "object",
+                    "properties": {
+                        "default": words(Approve::WORDS),
+                        "tools": { "type": "object", "additionalProperties": words(Approve::WORDS) },
+                    },
+                    "additionalProperties": false,
+                },
+            ] })
+        },
+    },
+    ServerKey {
         key: key("eager", &[]),
         help: "Starts with the gateway instead of with the first call, for servers that start slowly behind clients with short timeouts.",
         schema: || flag(false),
@@ -274,6 +320,43 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
         schema: patterns,
     },
     ServerKey {
+        key: key("overrides", &[]),
+        help: "What you say of the server's tools in its place, by the name that the server gives a tool, where `*` matches anything: `name`, `title`, `description`, `annotations`, `tags`, `defaults`, `hidden`, `enums`, `pin`. An exact name goes before a pattern.",
+        schema: || {
+            let property = |(name, help): (&str, &str)| {
+                let schema = match name {
+                    "name" | "title" | "description" => text(),
+                    "annotations" => {
+                        let hints =
+                            HINTS.map(|hint| (hint.to_owned(), json!({ "type": "boolean" })));
+                        json!({
+                            "type": "object",
+                            "properties": serde_json::Map::from_iter(hints),
+                            "additionalProperties": false,
+                        })
+                    }
+                    "tags" => patterns(),
+                    "enums" => {
+                        json!({ "type": "object", "additionalProperties": { "type": "array", "minItems": 1 } })
+                    }
+                    "pin" => json!({ "enum": [true, false, "auto"], "default": false }),
+                    _ => json!({ "type": "object" }),
+                };
+                let mut schema = schema;
+                schema["description"] = help.into();
+                (name.to_owned(), schema)
+            };
+            json!({
+                "type": "object",
+                "additionalProperties": {
+                    "type": "object",
+                    "properties": serde_json::Map::from_iter(OVERRIDE_KEYS.map(property)),
+                    "additionalProperties": false,
+                },
+            })
+        },
+    },
+    ServerKey {
         key: key("containment", &[]),
         help: "How this server is prevented from outliving the gateway. Default: the global `containment`.",
         schema: || words(Containment::WORDS),
@@ -281,7 +364,7 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
 ];
 
 const NO_APPROVAL: &str =
-    "belongs to another client and has no effect here: your client asks for approval";
+    "belongs to another client and has no effect here: `approve` says which calls need an approval";
 
 /// Keys of servers that other programs know.
 pub(super) static FOREIGN_SERVER_KEYS: &[Foreign] = &[

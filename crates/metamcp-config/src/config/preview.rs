@@ -50,6 +50,8 @@ pub struct ServerPreview {
     pub runs: String,
     /// Whether that is the address of a remote server.
     pub is_remote: bool,
+    /// Where the description of an API is, as written, if one makes the server.
+    pub openapi: Option<String>,
     pub cwd: Option<String>,
     /// Variables or headers it would be given, each with what the file says.
     pub gives: Vec<(String, String)>,
@@ -119,7 +121,8 @@ impl ConfigPreview {
             preview.is_cut |= shown.is_cut;
             preview.servers.push(server);
         }
-        for given in &read.given {
+        let (given, _) = super::tightened(read.given.clone(), effective.values);
+        for given in &given {
             preview.settings.extend(setting(given, effective.values));
         }
         for toolset in &read.config.toolsets {
@@ -175,6 +178,7 @@ impl Shown {
             return preview;
         }
         preview.is_remote = server.transport.is_remote();
+        preview.openapi = server.transport.api().map(|api| api.description.clone());
         let word = |word| if preview.is_remote { Cow::Borrowed(word) } else { quoted(word) };
         let line: Vec<_> = server.transport.words().into_iter().map(word).collect();
         preview.runs = self.spelt(&line.join(" "), LONGEST);
@@ -189,6 +193,10 @@ impl Shown {
                 let value = self.spelt(&value.to_string(), LONGEST_VALUE);
                 preview.others.push((self.spelt(key, LONGEST_VALUE), value));
             }
+        }
+        for text in server.overrides.texts() {
+            // For what it looks up and reads; the text itself is among the other keys.
+            let _shown = self.value(text, &mut preview);
         }
         variables(entry, &mut preview.reads);
         preview.reads.sort();
@@ -223,8 +231,18 @@ impl Shown {
 
 /// Whether a key is shown in a form of its own, under whichever of its names.
 fn is_shown_elsewhere(key: &str) -> bool {
-    const ELSEWHERE: [&str; 8] =
-        ["command", "args", "env", "cwd", "url", "headers", "type", "description"];
+    const ELSEWHERE: [&str; 10] = [
+        "command",
+        "args",
+        "env",
+        "cwd",
+        "url",
+        "headers",
+        "type",
+        "description",
+        "openapi",
+        "credentials",
+    ];
     let known = SERVER_KEYS
         .iter()
         .map(|known| &known.key)

@@ -183,6 +183,11 @@ pub(super) struct Fields<'n, 'a> {
 }
 
 impl<'n, 'a> Fields<'n, 'a> {
+    /// Whether a key is there and was not taken yet.
+    pub(super) fn holds(&self, name: &str) -> bool {
+        self.found.iter().any(|(known, _)| *known == name)
+    }
+
     /// Sorts the keys of an object into known, foreign and unknown ones.
     pub(super) fn read(
         report: &mut Report<'_>,
@@ -269,8 +274,17 @@ const UNREAD_RULE: &str =
     "unknown key; it is not ignored, since that would allow what it was meant to deny";
 
 /// Keys of which a misspelt one lets in what it was meant to keep out, under whichever of their names it was meant.
-const RULES: [&str; 7] =
-    ["tools", "allowedTools", "deniedTools", "disabled", "enabled", "toolset", "toolsets"];
+const RULES: [&str; 9] = [
+    "approve",
+    "approvals",
+    "tools",
+    "allowedTools",
+    "deniedTools",
+    "disabled",
+    "enabled",
+    "toolset",
+    "toolsets",
+];
 
 fn did_you_mean(guess: &str) -> String {
     format!("did you mean `{guess}`?")

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::keys::{FOREIGN_SERVER_KEYS, SERVER_KEYS, TRANSPORTS};
-use super::{LONGEST_NAME, Retry};
+use super::{Approve, LONGEST_NAME, Retry};
 
 /// `docs/reference/config.md`.
 pub fn config_markdown() -> String {
@@ -29,6 +29,15 @@ pub fn config_markdown() -> String {
         row(&mut page, &[&format!("`{}`", known.word), known.meaning]);
     }
     page.push_str(RETRY_EXAMPLE);
+    page.push_str("\n### Approvals\n\n| `approve` | calls that a person has to approve before they are sent |\n|---|---|\n");
+    for known in Approve::WORDS {
+        row(&mut page, &[&format!("`{}`", known.word), known.meaning]);
+    }
+    page.push_str(APPROVE_EXAMPLE);
+    page.push_str("\n### Overrides\n\nUnder `overrides`, by the tool's own name; see [tools.md](../tools.md).\n\n| key | meaning |\n|---|---|\n");
+    for (name, help) in super::server::overrides::KEYS {
+        row(&mut page, &[&format!("`{name}`"), help]);
+    }
     page.push_str("\n### Keys of other programs\n\nThese are recognized and ignored, with a note in `metamcp config check`.\n\n| key | here |\n|---|---|\n");
     for known in FOREIGN_SERVER_KEYS {
         row(&mut page, &[&format!("`{}`", known.name), known.reason]);
@@ -95,6 +104,13 @@ An unknown key is a warning that names the nearest known one; in `toolsets` and 
 const RETRY_EXAMPLE: &str = r#"
 With exceptions by tool: `"retry": { "default": "annotated", "tools": { "send_*": "never" } }`.
 An exact name takes precedence over a pattern; among patterns the first match counts.
+"#;
+
+const APPROVE_EXAMPLE: &str = r#"
+With exceptions by tool: `"approve": { "default": "destructive", "tools": { "send_*": "always", "delete_draft": "never" } }`.
+An exact name takes precedence over a pattern; among patterns the first match counts.
+Names are those that the server gives its tools, also where an override shows another.
+In an approved project's file the key only makes things stricter: see [approvals.md](../approvals.md).
 "#;
 
 const NAMES: &str = r"## Names

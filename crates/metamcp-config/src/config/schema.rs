@@ -74,7 +74,7 @@ fn server_schema() -> Value {
             let help = format!("The same as `{name}`. {}", known.help);
             properties.insert((*alias).to_owned(), described((known.schema)(), &help));
         }
-        if matches!(name, "command" | "url") {
+        if matches!(name, "command" | "url" | "openapi") {
             required.extend(
                 std::iter::once(&name)
                     .chain(known.key.aliases)
@@ -117,6 +117,8 @@ fn toolsets_schema() -> Value {
 
 fn group_schema(object: &str) -> Value {
     let description = match object {
+        "approvals" => "Which calls need a person's approval.",
+        "pins" => "Tools that are listed beside metamcp's own.",
         "pool" => "The connection pool and the circuit breakers.",
         "timeouts" => "Time limits.",
         "limits" => "Limits of size and number.",

@@ -3,6 +3,7 @@
 //! In: one value of `mcpServers`, a way to look up variables.  Out: a `ServerConfig`, or problems in the report.
 //! Tests: `config/tests.rs`.
 
+pub(super) mod overrides;
 mod remote;
 mod transport;
 
@@ -11,6 +12,7 @@ use std::time::Duration;
 use jsonc_parser::ast::Value;
 use jsonc_parser::common::Range;
 
+use self::overrides::read_overrides;
 use self::transport::{Values, read_transport};
 use super::keys::{
     FOREIGN_SERVER_KEYS, LONGEST_LABEL, LONGEST_TIME, MOST_IN_FLIGHT, MOST_INSTANCES, MOST_LABELS,
@@ -20,8 +22,8 @@ use super::read::{Fields, Key, Node, properties};
 use super::report::Report;
 use super::toolset::read_words;
 use super::{
-    Containment, Lifecycle, PassEnv, Pattern, Retry, RetryRule, ServerConfig, ServerOrigin,
-    ServerState, ToolFilter, Transport,
+    ApprovalRules, Approve, ApproveRule, Containment, Lifecycle, PassEnv, Pattern, Retry,
+    RetryRule, ServerConfig, ServerOrigin, ServerState, ToolFilter, Transport,
 };
 use crate::scope::Scope;
 use crate::settings::{Kind, Word};
@@ -61,6 +63,8 @@ pub(super) fn read_server(
         secrets: Vec::new(),
     };
     let transport = read_transport(&mut values, &mut fields, key_range, &node.path);
+    let overrides = fields.take("overrides");
+    let overrides = overrides.map(|field| read_overrides(&mut values, &field.node));
     let Values { missing, secrets: expanded_secrets, .. } = values;
 
     let itself = transport.as_ref().is_some_and(Transport::is_the_gateway);
@@ -75,6 +79,7 @@ pub(super) fn read_server(
     let idle_timeout = read_idle(report, &mut fields);
     let (lifecycle, idle_timeout) = read_lifecycle(report, &mut fields, idle_timeout);
     let retry = fields.take("retry").and_then(|field| read_retry(report, &field.node));
+    let approve = fields.take("approve").and_then(|field| read_approve(report, &field.node));
     let eager = read_flag(report, &mut fields, "eager");
     let exclusive = read_flag(report, &mut fields, "exclusive");
     let max_in_flight = read_in_flight(report, &mut fields, exclusive);
@@ -106,6 +111,7 @@ pub(super) fn read_server(
         lifecycle,
         idle_timeout,
         retry: retry.unwrap_or_default(),
+        approvals: ApprovalRules { own: approve.unwrap_or_default(), ..ApprovalRules::default() },
         eager,
         exclusive,
         max_in_flight,
@@ -114,6 +120,7 @@ pub(super) fn read_server(
         pin,
         instances,
         tools,
+        overrides: overrides.unwrap_or_default(),
         pass_env,
         containment: containment.and_then(Containment::from_word),
         sandbox_policy: None,
@@ -280,6 +287,30 @@ fn read_retry(report: &mut Report<'_>, node: &Node<'_, '_>) -> Option<RetryRule>
         }
     }
     Some(RetryRule { default, per_tool })
+}
+
+fn read_approve(report: &mut Report<'_>, node: &Node<'_, '_>) -> Option<ApproveRule> {
+    let rule = |report: &mut Report<'_>, node: &Node<'_, '_>| {
+        word(report, node, Approve::WORDS).and_then(Approve::from_word)
+    };
+    let object = match node.value {
+        Value::StringLit(_) => {
+            return Some(ApproveRule { default: Some(rule(report, node)?), per_tool: Vec::new() });
+        }
+        Value::Object(object) => object,
+        _ => return node.wrong(report, "a string or an object with `default` and `tools`"),
+    };
+    let keys = [Key { name: "default", aliases: &[] }, Key { name: "tools", aliases: &[] }];
+    let mut fields = Fields::read_rules(report, object, &node.path, &keys);
+    let default = fields.take("default").and_then(|field| rule(report, &field.node));
+    let mut per_tool = Vec::new();
+    if let Some(field) = fields.take("tools") {
+        let object = field.node.object(report)?;
+        for (tool, _, node) in properties(report, object, &field.node.path) {
+            per_tool.push((Pattern::new(tool), rule(report, &node)?));
+        }
+    }
+    Some(ApproveRule { default, per_tool })
 }
 
 /// A list of names, or one of them alone: `all` is written as a word.

@@ -186,6 +186,62 @@ fn transports_by_any_name() {
 }
 
 #[test]
+fn an_api_and_what_contradicts_it() {
+    let api = server(
+        r#"{ "openapi": "~/shop.yaml", "baseUrl": "https://api.example/v1", "bearerToken": "t0ken",
+             "headers": { "X-A": "b" }, "credentials": { "key": "k1", "basic": "op://vault/item" },
+             "include": ["tag:a"], "exclude": ["DELETE"] }"#,
+    );
+    let endpoint = api.transport.api().unwrap();
+    assert_eq!(Path::new(&endpoint.description), Path::new("/home/me").join("shop.yaml"));
+    assert!(!endpoint.is_fetched() && api.transport.is_remote());
+    assert_eq!(endpoint.base_url(), Some("https://api.example/v1"));
+    let headers: Vec<&str> = endpoint.headers().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(headers, ["X-A", "Authorization"]);
+    let credentials: Vec<(&str, bool)> =
+        endpoint.credentials().map(|(name, value)| (name, value.is_reference())).collect();
+    assert_eq!(credentials, [("key", false), ("basic", true)]);
+    assert_eq!((api.transport.name(), api.transport.secrets().count()), ("openapi", 4));
+    assert!(!endpoint.remote.options.login.wanted, "nobody looks for a sign-in unasked");
+    let signs_in = server(
+        r#"{ "type": "openapi", "openapi": "HTTPS://a.example/openapi.json", "oauth": { "clientId": "c", "tokenUrl": "https://a.example/t" } }"#,
+    );
+    let endpoint = signs_in.transport.api().unwrap();
+    let login = &endpoint.remote.options.login;
+    assert!(endpoint.is_fetched() && login.wanted);
+    assert_eq!(
+        login.endpoints.as_ref().map(|all| all.token_url.as_str()),
+        Some("https://a.example/t")
+    );
+    for (entry, told) in [
+        (r#"{ "openapi": "a.yaml", "command": "x" }"#, "contradicts `openapi`"),
+        (r#"{ "openapi": "a.yaml", "type": "http" }"#, "contradicts `type`, which is `http`"),
+        (r#"{ "openapi": "" }"#, "is empty"),
+        (r#"{ "openapi": "https://" }"#, "the address names no host"),
+        (
+            r#"{ "openapi": "a.yaml", "baseUrl": "api.example" }"#,
+            "expected an address with http:// or https://",
+        ),
+        (r#"{ "openapi": "a.yaml", "include": "x" }"#, "expected a list of strings"),
+        (r#"{ "openapi": "a.yaml", "credentials": { "a": 1 } }"#, "expected a string"),
+        (
+            r#"{ "url": "https://a.example", "oauth": { "authorizationUrl": "https://a.example/o" } }"#,
+            "needs `tokenUrl` beside it",
+        ),
+        (
+            r#"{ "url": "https://a.example", "oauth": { "tokenUrl": "http://a.example/t" } }"#,
+            "must begin with https://",
+        ),
+        (r#"{ "type": "openapi" }"#, "is of type `openapi` but has no `openapi`"),
+    ] {
+        let text = format!(r#"{{ "mcpServers": {{ "s": {entry} }} }}"#);
+        let read = parse(&text, &|_| None).unwrap();
+        let faults: Vec<String> = read.faults.iter().map(ToString::to_string).collect();
+        assert!(faults.iter().any(|fault| fault.contains(told)), "{entry}: {faults:?}");
+    }
+}
+
+#[test]
 fn idle_time_by_lifecycle() {
     let global = Duration::from_mins(5);
     let rule = |body: &str| server(&format!(r#"{{ "command": "x" {body} }}"#)).idle_rule(global);

@@ -82,12 +82,16 @@ impl Toolset {
             && !self.deny.iter().any(closes_some)
     }
 
-    /// Whether a tool belongs to it.
+    /// Whether a tool belongs to it, by either of its names where an override shows another.
     pub fn has_tool(&self, server: &ServerConfig, tool: &str) -> bool {
-        let id = format!("{}:{tool}", server.name);
+        let original = server.overrides.original(tool);
+        let names = [tool, original].map(|name| (name, format!("{}:{name}", server.name)));
         let any = |patterns: &[Pattern]| {
             patterns.iter().any(|pattern| {
-                pattern.matches(&id) || (!pattern.as_str().contains(':') && pattern.matches(tool))
+                names.iter().any(|(name, id)| {
+                    pattern.matches(id)
+                        || (!pattern.as_str().contains(':') && pattern.matches(name))
+                })
             })
         };
         self.has_server(server) && !any(&self.deny) && self.allow.as_deref().is_none_or(any)

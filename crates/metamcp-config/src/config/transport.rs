@@ -13,6 +13,8 @@ pub enum Transport {
     Stdio(LocalCommand),
     /// A remote server.
     Http(RemoteEndpoint),
+    /// An API that has no MCP server: its description makes one of it.
+    OpenApi(ApiEndpoint),
 }
 
 /// What starts a local server.
@@ -41,6 +43,63 @@ pub struct RemoteEndpoint {
     pub options: Box<HttpOptions>,
 }
 
+/// A REST API and its description.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ApiEndpoint {
+    /// Where its OpenAPI description is: an address, or a file.
+    pub description: String,
+    /// What the file held when the configuration was read, as SHA-256: nothing else is used.
+    pub digest: Option<String>,
+    /// Operations that become tools; all where none is named.
+    pub include: Vec<String>,
+    /// Operations that do not.
+    pub exclude: Vec<String>,
+    /// Where the API is, if its description does not say or is not to decide it, and what its requests carry. A
+    /// credential for one of its security schemes is among the headers, under a name that no header can have.
+    pub remote: RemoteEndpoint,
+}
+
+/// In front of the name of a security scheme, in the place of a header's name.
+const CREDENTIAL: &str = "credentials:";
+
+impl ApiEndpoint {
+    /// Whether the description is fetched rather than read from a disk.
+    pub fn is_fetched(&self) -> bool {
+        let scheme = self.description.split("://").next().unwrap_or_default();
+        scheme.len() < self.description.len()
+            && ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
+    }
+
+    /// Where the API is, if the configuration says so.
+    pub fn base_url(&self) -> Option<&str> {
+        Some(self.remote.url.as_str()).filter(|url| !url.is_empty())
+    }
+
+    /// The name under which a credential is kept among the headers.
+    pub fn credential_name(scheme: &str) -> String {
+        format!("{CREDENTIAL}{scheme}")
+    }
+
+    /// Headers of every request.
+    pub fn headers(&self) -> impl Iterator<Item = &(String, Secret)> {
+        self.remote.headers.iter().filter(|(name, _)| !name.starts_with(CREDENTIAL))
+    }
+
+    /// Credentials by the names of their security schemes.
+    pub fn credentials(&self) -> impl Iterator<Item = (&str, &Secret)> {
+        self.remote
+            .headers
+            .iter()
+            .filter_map(|(name, value)| Some((name.strip_prefix(CREDENTIAL)?, value)))
+    }
+}
+
+impl From<ApiEndpoint> for Transport {
+    fn from(api: ApiEndpoint) -> Transport {
+        Transport::OpenApi(api)
+    }
+}
+
 impl From<LocalCommand> for Transport {
     fn from(local: LocalCommand) -> Transport {
         Transport::Stdio(local)
@@ -58,7 +117,7 @@ impl Transport {
     pub fn local(&self) -> Option<&LocalCommand> {
         match self {
             Transport::Stdio(local) => Some(local),
-            Transport::Http(_) => None,
+            Transport::Http(_) | Transport::OpenApi(_) => None,
         }
     }
 
@@ -66,7 +125,25 @@ impl Transport {
     pub fn remote(&self) -> Option<&RemoteEndpoint> {
         match self {
             Transport::Stdio(_) => None,
-            Transport::Http(remote) => Some(remote),
+            Transport::Http(remote) | Transport::OpenApi(ApiEndpoint { remote, .. }) => {
+                Some(remote)
+            }
+        }
+    }
+
+    /// The description that makes a server of it, if one does.
+    pub fn api(&self) -> Option<&ApiEndpoint> {
+        match self {
+            Transport::OpenApi(api) => Some(api),
+            Transport::Stdio(_) | Transport::Http(_) => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn api_mut(&mut self) -> Option<&mut ApiEndpoint> {
+        match self {
+            Transport::OpenApi(api) => Some(api),
+            Transport::Stdio(_) | Transport::Http(_) => None,
         }
     }
 
@@ -86,6 +163,7 @@ impl Transport {
             Transport::Stdio(_) => "stdio",
             Transport::Http(RemoteEndpoint { kind: HttpKind::Sse, .. }) => "sse",
             Transport::Http(_) => "http",
+            Transport::OpenApi(_) => "openapi",
         }
     }
 
@@ -96,6 +174,9 @@ impl Transport {
                 std::iter::once(command).chain(args).map(String::as_str).collect()
             }
             Transport::Http(remote) => vec![&remote.url],
+            Transport::OpenApi(api) => {
+                std::iter::once(api.description.as_str()).chain(api.base_url()).collect()
+            }
         }
     }
 
@@ -103,7 +184,9 @@ impl Transport {
     pub fn given(&self) -> &[(String, Secret)] {
         match self {
             Transport::Stdio(local) => &local.env,
-            Transport::Http(remote) => &remote.headers,
+            Transport::Http(remote) | Transport::OpenApi(ApiEndpoint { remote, .. }) => {
+                &remote.headers
+            }
         }
     }
 
@@ -111,7 +194,9 @@ impl Transport {
     pub fn given_mut(&mut self) -> &mut Vec<(String, Secret)> {
         match self {
             Transport::Stdio(local) => &mut local.env,
-            Transport::Http(remote) => &mut remote.headers,
+            Transport::Http(remote) | Transport::OpenApi(ApiEndpoint { remote, .. }) => {
+                &mut remote.headers
+            }
         }
     }
 
@@ -136,6 +221,17 @@ impl Transport {
                 parts
             }
             Transport::Http(remote) => vec!["url".into(), remote.url.as_str().into()],
+            Transport::OpenApi(api) => {
+                let mut parts: Vec<Cow<'_, str>> = vec!["openapi".into()];
+                parts.extend(self.words().into_iter().map(Cow::Borrowed));
+                // Another description makes other tools.
+                parts.extend(api.digest.as_deref().map(Cow::Borrowed));
+                for (word, rules) in [("include", &api.include), ("exclude", &api.exclude)] {
+                    parts.push(word.into());
+                    parts.extend(rules.iter().map(|rule| Cow::Borrowed(rule.as_str())));
+                }
+                parts
+            }
         }
     }
 
@@ -143,6 +239,9 @@ impl Transport {
     /// only named.
     pub(crate) fn identity(&self, found: &dyn Fn(&str) -> String) -> Vec<String> {
         let mut parts = Vec::new();
+        let header = |(name, value): &(String, Secret)| {
+            format!("header {}: {}", name.to_ascii_lowercase(), value.expose())
+        };
         match self {
             Transport::Stdio(LocalCommand { command, args, env, cwd }) => {
                 let program = command.rsplit(['/', '\\']).next().unwrap_or_default();
@@ -168,10 +267,13 @@ impl Transport {
                 parts.push(url.clone());
                 let is_old = *kind == HttpKind::Sse;
                 parts.extend(is_old.then(|| "sse".to_owned()));
-                let header = |(name, value): &(String, Secret)| {
-                    format!("header {}: {}", name.to_ascii_lowercase(), value.expose())
-                };
                 let mut headers: Vec<String> = headers.iter().map(header).collect();
+                headers.sort();
+                parts.extend(headers);
+            }
+            Transport::OpenApi(api) => {
+                parts.extend(self.fingerprint().into_iter().map(Cow::into_owned));
+                let mut headers: Vec<String> = api.remote.headers.iter().map(header).collect();
                 headers.sort();
                 parts.extend(headers);
             }
@@ -263,6 +365,17 @@ pub struct Login {
     pub callback_port: Option<u16>,
     /// Whoever vouches for the person, so that nobody has to agree again.
     pub identity_provider: Option<IdentityProvider>,
+    /// Where a person agrees and where tokens come from, for a server that does not publish it.
+    pub endpoints: Option<OAuthEndpoints>,
+}
+
+/// The addresses of an authorization server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OAuthEndpoints {
+    /// Where a person agrees; none where nobody has to.
+    pub authorization_url: Option<String>,
+    /// Where tokens come from.
+    pub token_url: String,
 }
 
 /// An identity provider at which the person is logged in already.
@@ -288,6 +401,7 @@ impl Default for Login {
             metadata_url: None,
             callback_port: None,
             identity_provider: None,
+            endpoints: None,
         }
     }
 }

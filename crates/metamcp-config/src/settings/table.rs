@@ -3,6 +3,7 @@
 //! In: nothing.  Out: [`SETTINGS`].
 //! Tests: `settings/tests.rs`.
 
+mod approvals;
 mod audit;
 mod cluster;
 mod code;
@@ -151,6 +152,7 @@ pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
         pool::SETTINGS,
         search::SETTINGS,
         output::SETTINGS,
+        approvals::SETTINGS,
         provision::SETTINGS,
         code::SETTINGS,
         serve::SETTINGS,

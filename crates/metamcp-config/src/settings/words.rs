@@ -57,6 +57,17 @@ words! {
     }
 }
 
+words! {
+    /// Which calls need a person's approval before they are sent.
+    #[derive(Default, PartialOrd, Ord)]
+    Approve {
+        #[default]
+        Never = "never": "None: your client asks for approval, or nobody does.",
+        Destructive = "destructive": "Those that may destroy something: every tool that is neither declared read-only nor declared not destructive, and every tool whose name says that it deletes, removes, overwrites and the like.",
+        Always = "always": "All.",
+    }
+}
+
 /// The search strategies as words.
 pub(super) const STRATEGIES: [Word; Strategy::ALL.len()] = {
     let mut words = [Word { word: "", also: &[], meaning: "" }; Strategy::ALL.len()];

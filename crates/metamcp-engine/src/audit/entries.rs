@@ -298,6 +298,14 @@ impl OtherItem {
                 Kind::Approval,
                 vec![("server", short(server)), ("package", short(package)), ("plan", short(plan))],
             ),
+            Subject::Call { server, tool, arguments } => (
+                Kind::Approval,
+                vec![
+                    ("server", short(server)),
+                    ("tool", short(tool)),
+                    ("arguments_sha256", short(arguments)),
+                ],
+            ),
             Subject::Installation { server, package, plan } => (
                 Kind::Installation,
                 vec![("server", short(server)), ("package", short(package)), ("plan", short(plan))],

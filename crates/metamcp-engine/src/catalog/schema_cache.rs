@@ -220,6 +220,35 @@ impl SchemaCache {
         replace().map(|()| Written::Replaced).map_err(|source| file_error(server.name, source))
     }
 
+    /// The whole file of a server, if it is sound: as another gateway may have it.
+    pub fn raw<'a>(&self, server: impl Into<Server<'a>>, now_ms: u64) -> Option<Vec<u8>> {
+        let server = server.into();
+        let read = self.lookup(server.name, now_ms, |opened| {
+            let bytes = opened.read(MAX_FILE_BYTES)?;
+            Ok(parse(&bytes, server).map(|_| bytes))
+        });
+        read.ok()?.found()
+    }
+
+    /// Takes the file of another gateway, as hostile as one found on disk. Whether it was new; `None` if it is no such
+    /// file, or cannot be written.
+    pub fn import<'a>(
+        &self,
+        server: impl Into<Server<'a>>,
+        bytes: &[u8],
+        now_ms: u64,
+    ) -> Option<bool> {
+        let server = server.into();
+        let theirs = parse(bytes, server).ok()?;
+        let ours = self.read_header(server, now_ms).ok()?.found();
+        if ours.is_some_and(|ours| ours.fingerprint() == theirs.header.fingerprint()) {
+            return Some(false);
+        }
+        let folder = self.server_folder_or_create(server.name, now_ms).ok()?;
+        folder.replace(FILE, bytes).ok()?;
+        Some(true)
+    }
+
     /// Removes the caches of servers that are not `known` and were not written for `KEEP_UNKNOWN`, folders with the names of
     /// older versions, and temporary files left by crashes. Returns the number of removed caches. Files that are not ours
     /// stay.

@@ -7,15 +7,18 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use metamcp_config::config::{
-    self, Config, ConfigError, EffectiveConfig, PassEnv, Problem, ServerConfig, ServerOrigin,
-    ServerState, Severity, Warning,
+    self, Config, ConfigError, EffectiveConfig, Everywhere, PassEnv, Problem, ServerConfig,
+    ServerOrigin, ServerState, Severity, Warning,
 };
 use metamcp_config::settings::{
     self, CodeProfile, Given, Origin, RequestedRuntime, Resolved, Settings, Value,
 };
 
 use super::project::{self, PROJECT_FILE, Project, ProjectTrust};
-use super::{LARGEST_FILE, Lack, LoadError, LoadOptions, Loaded, Remark, Source, self_reference};
+use super::{
+    LARGEST_FILE, Lack, LoadError, LoadOptions, Loaded, Remark, Source, descriptions,
+    self_reference,
+};
 use crate::trust::TrustStore;
 
 /// The user's own file, in the home of metamcp; the first that exists.
@@ -89,7 +92,12 @@ pub fn load(request: LoadOptions<'_>) -> Result<Loaded, LoadError> {
         hint: None,
         excerpt: None,
     }));
-    let Config { servers, toolsets, .. } = config;
+    let Config { mut servers, toolsets, .. } = config;
+    for server in &mut servers {
+        server.approvals.everywhere = Everywhere::from(&settings.approvals);
+    }
+    let mut files = files;
+    files.extend(servers.iter().filter_map(|server| descriptions::file(server.transport.api()?)));
     let config = Config { servers, settings, toolsets };
     let wanted = &config.settings.toolset;
     if !wanted.is_empty() && config.toolset(wanted).is_none() {
@@ -226,9 +234,18 @@ fn find(
     let mut project = found.as_ref().map(|(project, _)| project.clone());
     if let Some((of, Some(text))) = found {
         match parsed(&of.path, text, ServerOrigin::Project, lookup) {
-            Ok(read) => {
+            Ok(mut read) => {
+                descriptions::hold_to(&of.descriptions, &mut read.config.servers);
                 remarks.extend(read.remarks());
-                given.extend(read.given.iter().cloned());
+                // A stranger's file may ask for more approvals, and not for fewer.
+                let (tightened, ignored) = config::tightened(read.given.clone(), &values);
+                given.extend(tightened);
+                remarks.extend(ignored.into_iter().map(|key| {
+                    let message = format!(
+                        "its {key} is not used: a project can only make approvals stricter"
+                    );
+                    read.remark(Severity::Warning, message, None)
+                }));
                 remarks.extend(add(&mut config, &read));
             }
             // It was valid when it was approved, but perhaps by another version.
@@ -266,7 +283,9 @@ fn add(config: &mut Config, project: &FileRead) -> Vec<Remark> {
             // An invalid entry overrides nothing.
             Some(_) if !is_valid => {}
             Some(own) => {
+                let users = own.approvals.own.clone();
                 *own = server.clone();
+                own.approvals.users = Some(users);
                 let message = format!("its server {:?} is used in place of your own", server.name);
                 remarks.push(project.remark(Severity::Note, message, None));
             }
@@ -294,6 +313,8 @@ struct FileRead {
     warnings: Vec<Warning>,
     faults: Vec<Problem>,
     given: Vec<Given>,
+    /// Servers whose description cannot be read, and why.
+    unreadable: Vec<(String, String)>,
 }
 
 impl FileRead {
@@ -305,7 +326,12 @@ impl FileRead {
     fn remarks(&self) -> Vec<Remark> {
         let faults = self.faults.iter().map(|fault| Remark::of_fault(&self.path, fault));
         let warnings = self.warnings.iter().map(|warning| Remark::of_file(&self.path, warning));
-        faults.chain(warnings).collect()
+        let unreadable = self.unreadable.iter().map(|(server, why)| {
+            let message = format!("the description of its server {server:?} cannot be used: {why}");
+            let hint = "`openapi` is a file relative to this one, or an address".to_owned();
+            self.remark(Severity::Warning, message, Some(hint))
+        });
+        faults.chain(warnings).chain(unreadable).collect()
     }
 
     /// Warns of secrets in the user's own file that other users can read.
@@ -353,6 +379,8 @@ fn parsed(
 ) -> Result<FileRead, ConfigError> {
     let mut loaded = config::parse(&text, lookup)?;
     self_reference::skip_self(path, &text, &mut loaded);
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let unreadable = descriptions::locate(folder, &mut loaded.config.servers);
     for server in &mut loaded.config.servers {
         server.origin = origin;
     }
@@ -369,6 +397,7 @@ fn parsed(
         warnings: loaded.warnings,
         faults: loaded.faults,
         given: loaded.given.into_iter().map(at_path).collect(),
+        unreadable,
     })
 }
 

@@ -10,7 +10,7 @@ use metamcp_config::config::{self, ConfigPreview, EffectiveConfig, Severity};
 use metamcp_types::next::quoted;
 use tokio::sync::watch;
 
-use super::{LARGEST_FILE, Remark};
+use super::{LARGEST_FILE, Remark, descriptions};
 use crate::trust::{self, Decision, TrustError, TrustStore};
 
 pub(super) const PROJECT_FILE: &str = ".mcp.json";
@@ -27,6 +27,8 @@ pub struct Project {
     pub trust: ProjectTrust,
     /// What it would do, or does.
     pub preview: ConfigPreview,
+    /// Its servers with the digests of the descriptions that were looked at for the preview.
+    pub(super) descriptions: Vec<(String, String)>,
     store: TrustStore,
 }
 
@@ -135,13 +137,14 @@ pub(super) fn find(
         sha256: String::new(),
         trust: ProjectTrust::Idle,
         preview: ConfigPreview::default(),
+        descriptions: Vec::new(),
         store: store.clone(),
     };
     let unusable = |mut project: Project, why: String| {
         project.trust = ProjectTrust::Unusable(why);
         Some((project, None))
     };
-    let bytes = match read(&project.path) {
+    let bytes = match read(&project.path, LARGEST_FILE) {
         Ok(bytes) => bytes,
         Err(why) => return unusable(project, why),
     };
@@ -157,6 +160,17 @@ pub(super) fn find(
     if project.preview.is_empty() || is_itself(&project.path, text) {
         return Some((project, None));
     }
+    // What is approved is what would be used, and that includes descriptions of APIs.
+    match descriptions::of_project(&folder, &mut project.preview) {
+        Ok(digests) if digests.is_empty() => {}
+        Ok(digests) => {
+            let lines = digests.iter().map(|(server, digest)| format!("{server}\n{digest}"));
+            let all = format!("{}\n{}", project.sha256, lines.collect::<Vec<_>>().join("\n"));
+            project.sha256 = trust::sha256(all.as_bytes());
+            project.descriptions = digests;
+        }
+        Err(why) => return unusable(project, why),
+    }
     project.trust = match store.decision(&project.path, &project.sha256) {
         Ok(Decision::Trusted) => ProjectTrust::Trusted,
         Ok(Decision::Declined) => ProjectTrust::Declined,
@@ -169,7 +183,7 @@ pub(super) fn find(
 }
 
 /// Reads a file that a stranger may have put there: never blocks, never reads without limit.
-fn read(path: &Path) -> Result<Vec<u8>, String> {
+pub(super) fn read(path: &Path, most: u64) -> Result<Vec<u8>, String> {
     let mut options = File::options();
     options.read(true);
     // Opening a pipe without a writer would block forever.
@@ -184,11 +198,11 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
         return Err("it is not a file".to_owned());
     }
     let mut bytes = Vec::new();
-    file.take(LARGEST_FILE + 1)
+    file.take(most + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| format!("it cannot be read: {error}"))?;
-    if bytes.len() as u64 > LARGEST_FILE {
-        return Err(format!("it is larger than {LARGEST_FILE} bytes"));
+    if bytes.len() as u64 > most {
+        return Err(format!("it is larger than {most} bytes"));
     }
     Ok(bytes)
 }

@@ -1,4 +1,5 @@
 use std::fs;
+use std::time::Duration;
 
 use metamcp_config::config::ServerOrigin;
 use metamcp_config::settings::{CodeProfile, Origin, Value, by_flag};
@@ -444,5 +445,106 @@ fn unknown_variables_are_reported_without_their_values() {
             "the variable METAMCP_LEFT is set, but metamcp has no such setting (-)",
             "the variable METAMCP_SERACH is set, but metamcp has no such setting (did you mean METAMCP_SEARCH?)",
         ]
+    );
+}
+
+#[test]
+fn a_project_makes_approvals_stricter_and_never_less_strict() {
+    use metamcp_config::config::Approve::{Always, Destructive, Never};
+    let machine = Machine::new();
+    machine.write(
+        "user/.metamcp/mcp.json",
+        r#"{
+            "mcpServers": {
+                "files": { "command": "x", "approve": { "default": "destructive", "tools": { "send": "always" } } },
+                "open": { "command": "x", "approve": "never" },
+            },
+            "approvals": { "rule": "destructive", "always": "pay" },
+        }"#,
+    );
+    machine.write_approved(
+        r#"{
+            "mcpServers": {
+                "files": { "command": "other", "approve": "never" },
+                "open": { "command": "other", "approve": { "tools": { "wipe": "always" } } },
+                "new": { "command": "y", "approve": "never" },
+            },
+            "approvals": { "rule": "never", "always": ["mail:*"], "waitMs": 1 },
+        }"#,
+    );
+    let loaded = machine.load().unwrap();
+    let rule = |server: &str, tool: &str| loaded.config.server(server).unwrap().approve(tool);
+    assert_eq!((rule("files", "send"), rule("files", "read")), (Always, Destructive));
+    assert_eq!((rule("open", "wipe"), rule("open", "read")), (Always, Never));
+    assert_eq!((rule("new", "read"), rule("new", "pay")), (Destructive, Always));
+    assert_eq!(loaded.config.settings.approvals.always, "pay,mail:*");
+    assert_eq!(loaded.config.settings.approvals.wait, Duration::from_mins(5));
+    let told: Vec<String> = loaded.remarks.iter().map(ToString::to_string).collect();
+    for key in ["approvals.rule", "approvals.waitMs"] {
+        assert!(told.iter().any(|one| one.contains(key)), "{told:?}");
+    }
+    // What does not count is not announced either.
+    let preview = &loaded.project.as_ref().unwrap().preview;
+    let keys: Vec<&str> = preview.settings.iter().map(|one| one.key.as_str()).collect();
+    assert_eq!(keys, ["approvals.always"]);
+    machine.write_approved(r#"{ "approvals": { "rule": "always" } }"#);
+    let loaded = machine.load().unwrap();
+    assert_eq!(loaded.config.server("open").unwrap().approve("read"), Never);
+    assert_eq!(loaded.config.settings.approvals.rule, Always);
+}
+
+const DESCRIPTION: &str = "openapi: 3.0.3\ninfo: {title: Notes, version: '1'}\nservers: [{url: 'https://api.example/v1'}]\npaths:\n  /notes: {get: {operationId: list_notes}}\n";
+
+fn digest_of(loaded: &Loaded, server: &str) -> Option<String> {
+    loaded.config.server(server)?.transport.api()?.digest.clone()
+}
+
+#[test]
+fn a_description_is_found_beside_the_file_that_names_it_and_a_change_of_it_is_one_of_the_configuration()
+ {
+    let machine = Machine::new();
+    machine.write("user/.metamcp/notes.yaml", DESCRIPTION);
+    machine.write(
+        "user/.metamcp/mcp.json",
+        r#"{"mcpServers": {"notes": {"openapi": "notes.yaml"}, "gone": {"openapi": "gone.yaml"}}}"#,
+    );
+    let before = machine.load().unwrap();
+    let file = machine.root.path().join("user/.metamcp/notes.yaml");
+    assert!(before.files.contains(&file), "it is watched");
+    assert_eq!(digest_of(&before, "notes"), Some(crate::trust::sha256(DESCRIPTION.as_bytes())));
+    let told = before.remarks.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    assert!(told.contains("the description of its server \"gone\" cannot be used"), "{told}");
+    machine.write("user/.metamcp/notes.yaml", &DESCRIPTION.replace("list_notes", "all_notes"));
+    let after = machine.load().unwrap();
+    let diff = metamcp_config::config::diff(&before.config, &after.config);
+    assert_eq!(diff.changed, ["notes"]);
+}
+
+#[test]
+fn an_approval_covers_the_description_that_a_project_names() {
+    let machine = Machine::new();
+    machine.write("project/notes.yaml", DESCRIPTION);
+    machine.write_approved(
+        r#"{"mcpServers": {"notes": {"openapi": "./notes.yaml", "bearerToken": "${TOKEN:-t}"}}}"#,
+    );
+    let approved = machine.load().unwrap();
+    assert_eq!(names(&approved), ["notes"]);
+    assert_eq!(digest_of(&approved, "notes"), Some(crate::trust::sha256(DESCRIPTION.as_bytes())));
+    let told = approved.project.unwrap().preview.told();
+    assert!(told.contains("makes tools of the API: ./notes.yaml"), "{told}");
+    assert!(told.contains("\"Notes\", 1 operations at https://api.example/v1"), "{told}");
+    // Now the same entry would send the token elsewhere.
+    machine.write("project/notes.yaml", &DESCRIPTION.replace("api.example", "evil.example"));
+    let changed = machine.load().unwrap();
+    assert!(names(&changed).is_empty());
+    assert_eq!(changed.project.unwrap().trust, ProjectTrust::Waiting { changed: true });
+    machine.write(
+        "project/.mcp.json",
+        r#"{"mcpServers": {"notes": {"openapi": "${WHERE}/notes.yaml"}}}"#,
+    );
+    let hidden = machine.load().unwrap().project.unwrap().trust;
+    assert!(
+        matches!(&hidden, ProjectTrust::Unusable(why) if why.contains("write it out")),
+        "{hidden:?}"
     );
 }

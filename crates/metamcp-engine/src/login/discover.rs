@@ -6,7 +6,7 @@ use crate::login::oauth::{self, OAuthError};
 use bytes::Bytes;
 use hyper::Method;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
-use metamcp_config::config::Grant;
+use metamcp_config::config::{Grant, OAuthEndpoints};
 use metamcp_types::web::Address;
 use rmcp::transport::auth::{
     AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource, OAuthHttpClient,
@@ -125,6 +125,16 @@ impl Login {
         };
         let http_client = Arc::new(HttpClientAdapter::new(self.web()?, target));
         let mut manager = sdk(&name, &http_client).await?;
+        if let Some(endpoints) = &self.options.endpoints {
+            // Said by the operator, so there is nothing to look for.
+            let metadata = written(endpoints);
+            oauth::endpoint("authorizationUrl", &metadata.authorization_endpoint)?;
+            oauth::endpoint("tokenUrl", &metadata.token_endpoint)?;
+            manager.set_metadata(metadata.clone());
+            let issuer = Address::parse(&endpoints.token_url).map(|token| token.origin());
+            let issuer = issuer.unwrap_or_else(|_| self.server.origin());
+            return Ok(Found { manager, http_client, metadata, issuer, resource: name });
+        }
         let found = manager.resolve_metadata_from_challenge(challenge.header.as_deref()).await;
         let found = found.map_err(|error| http_client.explain(&error))?;
         let (metadata, source) = (found.metadata, found.source);
@@ -147,6 +157,18 @@ impl Login {
     pub(super) fn web(&self) -> Result<Web, LoginError> {
         Ok(self.guarded.client(&self.server, &self.client_options)?)
     }
+}
+
+/// The metadata of an authorization server whose addresses are in the configuration.
+fn written(endpoints: &OAuthEndpoints) -> AuthorizationMetadata {
+    let mut metadata = AuthorizationMetadata::default();
+    metadata.token_endpoint.clone_from(&endpoints.token_url);
+    // The SDK requires one; where there is none, nobody is sent there.
+    let authorization = endpoints.authorization_url.as_ref().unwrap_or(&endpoints.token_url);
+    metadata.authorization_endpoint.clone_from(authorization);
+    // What every server of today takes, and the SDK does not go on without.
+    metadata.code_challenge_methods_supported = Some(vec!["S256".to_owned()]);
+    metadata
 }
 
 pub(super) async fn sdk(

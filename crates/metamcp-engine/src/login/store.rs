@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use metamcp_types::web::Address;
@@ -17,6 +18,7 @@ use tokio::time::sleep;
 
 use super::LoginError;
 use super::key::{Key, Keys};
+use super::shared::{Lease, SharedError, SharedLogins};
 use crate::clock;
 use crate::files::{Directory, FileError, component};
 
@@ -71,30 +73,74 @@ pub(super) struct Store {
     home: PathBuf,
     name: String,
     keys: Keys,
+    /// In a fleet: what all gateways have. The file here is a copy, for when that is out of reach.
+    shared: Arc<OnceLock<Arc<dyn SharedLogins>>>,
 }
 
 /// The lock; released when dropped, or when the process ends.
-#[derive(Debug)]
 pub(super) struct LockGuard {
     _file: File,
+    /// The same against the other gateways of a fleet.
+    lease: Option<Lease>,
+}
+
+impl From<SharedError> for LoginError {
+    fn from(error: SharedError) -> LoginError {
+        LoginError::Fleet { why: error.0 }
+    }
 }
 
 impl Store {
     pub(super) fn new(home: &Path, server: &Address, keys: Keys) -> Store {
         let place = format!("{}{}", server.origin(), server.path());
-        Store { home: home.to_owned(), name: component(&place), keys }
+        Store { home: home.to_owned(), name: component(&place), keys, shared: Arc::default() }
+    }
+
+    /// The same, which a fleet may share later.
+    pub(super) fn shared_by(self, shared: Arc<OnceLock<Arc<dyn SharedLogins>>>) -> Store {
+        Store { shared, ..self }
     }
 
     /// The stored login; a damaged file counts as none.
     pub(super) async fn read(&self) -> Result<Option<Record>, LoginError> {
+        let content = match self.shared_content().await {
+            Some(content) => Some(content),
+            None => self.own_content().await?,
+        };
+        Ok(content.and_then(|mut content| content.entries.remove(&content.current)))
+    }
+
+    /// What all gateways of a fleet have; `None` where there is no fleet, it has nothing of this login yet, or it is out of
+    /// reach: then the copy here is used, which may be old, and nobody may refresh it.
+    async fn shared_content(&self) -> Option<Content> {
+        let shared = self.shared.get()?;
+        match shared.read(&self.name).await {
+            Ok(Some(plain)) => match serde_json::from_slice(&plain) {
+                Ok(content) => Some(content),
+                Err(_) => {
+                    tracing::warn!("the fleet's login is not one and is not used");
+                    None
+                }
+            },
+            Ok(None) => None,
+            Err(error) => {
+                tracing::debug!("the fleet's logins are out of reach: {error}");
+                None
+            }
+        }
+    }
+
+    async fn own_content(&self) -> Result<Option<Content>, LoginError> {
         let Some(sealed) = self.sealed().await? else { return Ok(None) };
         let Some(key) = self.keys.find().await? else { return Ok(None) };
-        let content = self.content(&key, &sealed);
-        Ok(content.and_then(|mut content| content.entries.remove(&content.current)))
+        Ok(self.content(&key, &sealed))
     }
 
     /// Whether there is a stored login, readable or not.
     pub(super) async fn is_there(&self) -> Result<bool, LoginError> {
+        if let Some(content) = self.shared_content().await {
+            return Ok(!content.entries.is_empty());
+        }
         let store = self.clone();
         blocking(move || {
             let Some(folder) = store.folder()? else { return Ok(false) };
@@ -106,9 +152,10 @@ impl Store {
     /// Stores a login in place of the one from the same authorization server.
     pub(super) async fn write(&self, record: &Record) -> Result<(), LoginError> {
         let key = self.keys.find_or_make().await?;
-        let sealed = self.sealed().await?;
-        let content = sealed.and_then(|sealed| self.content(&key, &sealed));
-        let mut content = content.unwrap_or_default();
+        let mut content = match self.shared_content().await {
+            Some(content) => content,
+            None => self.own_content().await?.unwrap_or_default(),
+        };
         content.current.clone_from(&record.issuer);
         content.entries.insert(record.issuer.clone(), record.clone());
         let plain = serde_json::to_vec(&content).unwrap_or_default();
@@ -119,11 +166,15 @@ impl Store {
             let home = Directory::home_or_create(&store.home)?;
             home.inside_or_create(FOLDER)?.replace_for_good(&store.file(), &sealed)
         })
-        .await
+        .await?;
+        // A token that only this gateway has would be refreshed by the others in vain, so its request ends with this.
+        self.share(&content).await
     }
 
     /// Deletes all logins at this server.
     pub(super) async fn remove(&self) -> Result<(), LoginError> {
+        // Not nothing: a gateway that has a copy would take nothing for a login that was never shared.
+        self.share(&Content::default()).await?;
         let store = self.clone();
         blocking(move || match store.folder()? {
             Some(folder) => folder.remove(&store.file()),
@@ -132,9 +183,20 @@ impl Store {
         .await
     }
 
-    /// Locks the login against all other gateways of this user.
+    /// Locks the login against all other gateways of this user, and of the fleet.
     pub(super) async fn lock(&self) -> Result<LockGuard, LoginError> {
-        lock_file(&self.home, &format!("{}.lock", self.name)).await
+        let mut lock = lock_file(&self.home, &format!("{}.lock", self.name)).await?;
+        if let Some(shared) = self.shared.get() {
+            let lease = shared.lease(&self.name).await?;
+            lock.lease = Some(lease.ok_or(LoginError::Busy)?);
+        }
+        Ok(lock)
+    }
+
+    async fn share(&self, content: &Content) -> Result<(), LoginError> {
+        let Some(shared) = self.shared.get() else { return Ok(()) };
+        let plain = serde_json::to_vec(content).unwrap_or_default();
+        Ok(shared.write(&self.name, &plain).await?)
     }
 
     fn file(&self) -> String {
@@ -174,7 +236,7 @@ pub(super) async fn lock_file(home: &Path, name: &str) -> Result<LockGuard, Logi
     let end = clock::instant() + LOCK_TIMEOUT;
     loop {
         match file.try_lock() {
-            Ok(()) => return Ok(LockGuard { _file: file }),
+            Ok(()) => return Ok(LockGuard { _file: file, lease: None }),
             Err(TryLockError::WouldBlock) if clock::instant() < end => sleep(LOCK_INTERVAL).await,
             Err(TryLockError::WouldBlock) => return Err(LoginError::Busy),
             Err(TryLockError::Error(source)) => {

@@ -10,7 +10,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::names;
-use super::readings::{Readings, ServerReading, Source};
+use super::readings::{FleetReading, Readings, ServerReading, Source};
 
 /// See the module.
 #[derive(Debug)]
@@ -38,6 +38,9 @@ impl Collector for Gauges {
             by("cuts", tokens.saved_cuts),
         ];
         let one = |value: usize| vec![(Vec::new(), value as u64)];
+        let fleet = |value: fn(&FleetReading) -> usize| {
+            read.fleet.map_or_else(Vec::new, |fleet| one(value(&fleet)))
+        };
         let each = |value: &dyn Fn(&ServerReading) -> Option<u64>| of_servers(&read, value);
         for (name, rows) in [
             ("calls_open", one(read.calls_open)),
@@ -52,6 +55,10 @@ impl Collector for Gauges {
             ("pool_slots_used", one(read.pool.used)),
             ("pool_waiting", one(read.pool.waiting)),
             ("sessions", one(read.sessions)),
+            ("fleet_ready", fleet(|fleet| usize::from(fleet.is_ready))),
+            ("fleet_servers", fleet(|fleet| fleet.servers)),
+            ("fleet_calls_for_others", fleet(|fleet| fleet.calls_for_others)),
+            ("fleet_calls_elsewhere", fleet(|fleet| fleet.calls_elsewhere)),
             ("memory", read.memory.map(|bytes| (Vec::new(), bytes)).into_iter().collect()),
             ("uptime", vec![(Vec::new(), read.uptime.as_secs())]),
         ] {

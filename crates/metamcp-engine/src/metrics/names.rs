@@ -132,6 +132,22 @@ pub const METRICS: &[Metric] = &[
         "Sign-ins at remote servers, by what became of them",
     ),
     metric("sessions", "", "gauge", &[], "Sessions of clients that are open"),
+    metric(
+        "fleet_ready",
+        "",
+        "gauge",
+        &[],
+        "Whether this gateway of a fleet is to be given clients",
+    ),
+    metric("fleet_servers", "", "gauge", &[], "Servers of the fleet that this gateway owns"),
+    metric("fleet_calls_for_others", "", "gauge", &[], "Calls of other gateways that run here"),
+    metric(
+        "fleet_calls_elsewhere",
+        "",
+        "gauge",
+        &[],
+        "Calls of this gateway's clients that run on others or wait for one",
+    ),
     metric("memory", "bytes", "gauge", &[], "Memory of the gateway itself (PSS)"),
     metric("uptime", "seconds", "gauge", &[], "Time since the gateway started"),
 ];

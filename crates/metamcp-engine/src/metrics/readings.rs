@@ -27,6 +27,19 @@ pub struct Readings {
     pub memory: Option<u64>,
     pub uptime: Duration,
     pub tokens: TokenTotals,
+    /// Where it is one gateway of many.
+    pub fleet: Option<FleetReading>,
+}
+
+/// This gateway's part in a fleet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FleetReading {
+    /// Servers of the fleet that it owns.
+    pub servers: usize,
+    /// Calls of other gateways that run here, and its own that run elsewhere or wait.
+    pub calls_for_others: usize,
+    pub calls_elsewhere: usize,
+    pub is_ready: bool,
 }
 
 /// One server, all its instances together.
@@ -116,6 +129,15 @@ impl Source {
             memory: memory::of_process(std::process::id()),
             uptime: self.started.elapsed(),
             tokens: router.observer.totals().snapshot(),
+            #[cfg(feature = "fleet")]
+            fleet: router.fleet_counts().map(|counts| FleetReading {
+                servers: counts.servers,
+                calls_for_others: counts.calls_for_others,
+                calls_elsewhere: counts.calls_elsewhere,
+                is_ready: counts.is_ready,
+            }),
+            #[cfg(not(feature = "fleet"))]
+            fleet: None,
         }
     }
 }

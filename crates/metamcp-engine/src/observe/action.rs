@@ -16,6 +16,9 @@ pub struct Action<'a> {
 pub enum Subject<'a> {
     /// The installation of a server was decided on.
     Approval { server: &'a str, package: &'a str, plan: &'a str },
+    /// A call was decided on, or an answer about such calls was given or revoked; with the digest of its arguments,
+    /// `*` for all.
+    Call { server: &'a str, tool: &'a str, arguments: &'a str },
     /// A server was installed or removed, or was not.
     Installation { server: &'a str, package: &'a str, plan: &'a str },
     /// It was decided whether the file of a project may be used.

@@ -256,7 +256,7 @@ mod tests {
     ) {
         index.put(Entry {
             handle: name.to_owned(),
-            owner: Owner { toolset: None, principal, session },
+            owner: Owner { principal, session, ..Owner::default() },
             since,
             bytes,
             value: 0..bytes,

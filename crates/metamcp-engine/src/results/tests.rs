@@ -8,7 +8,7 @@ fn block<T>(future: impl std::future::Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-const ANYBODY: Owner = Owner { toolset: None, principal: 0, session: 0 };
+const ANYBODY: Owner = Owner { toolset: None, principal: 0, lasting: None, session: 0 };
 
 fn restricted_to(toolset: &str) -> Owner {
     Owner { toolset: Some(toolset.into()), ..ANYBODY }

@@ -47,6 +47,10 @@ pub trait Client: Send + Sync {
     fn link(&self) -> ClientLink;
     /// Whether it may use this instance of a server: only then it is asked what that server wants to know.
     fn uses(&self, server: ServerId) -> bool;
+    /// Whether an answer of it counts as the person's behind it.
+    fn may_approve(&self) -> bool {
+        false
+    }
     /// For servers that are started on its behalf.
     fn capabilities(&self) -> Value;
     /// A log message of a server, and the client's request during which it was written, if known.

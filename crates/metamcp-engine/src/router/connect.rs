@@ -9,6 +9,7 @@ use metamcp_calls::pool::{ConnId, ServerId};
 use metamcp_calls::refresh::Refresh;
 use metamcp_types::moment::Moment;
 use metamcp_types::text;
+use metamcp_types::tool_override::ToolOverrides;
 use metamcp_wire::modern::headers;
 use parking_lot::Mutex;
 
@@ -29,6 +30,8 @@ const LEAST_LIST_AGE: Duration = Duration::from_mins(1);
 #[derive(Debug, Default)]
 pub(crate) struct Life {
     pub(super) backlog: Mutex<Backlog>,
+    /// Those of its server, with the secrets that were looked up when it started.
+    pub(super) overrides: ToolOverrides,
     refresh: Mutex<Refreshing>,
 }
 
@@ -113,7 +116,7 @@ fn mirrors(definition: Option<Arc<Definition>>) -> Mirrors {
         let snapshot = context.catalog.snapshot();
         let schema = snapshot
             .known(definition.id)
-            .and_then(|known| known.any_tool(tool))
+            .and_then(|known| known.tools.as_listed().all().find(|one| *one.name == *tool))
             .and_then(|tool| tool.input_schema())
             .filter(|schema| memchr::memmem::find(schema.as_bytes(), b"x-mcp-header").is_some());
         let schema = schema.and_then(|schema| serde_json::from_str(schema).ok());
@@ -164,7 +167,8 @@ fn install(
     let Some(Slot::Starting { unwanted: false }) = state.slots.get(&conn) else { return None };
     let (name, transport) = (Arc::clone(&entry.name), Arc::clone(transport));
     let connection = Arc::new(Connection::new(conn, entry.id, name, transport, times));
-    let slot = Slot::Live { conn: Arc::clone(&connection), life: Arc::default() };
+    let life = Life { overrides: entry.config.overrides.clone(), ..Life::default() };
+    let slot = Slot::Live { conn: Arc::clone(&connection), life: Arc::new(life) };
     state.slots.insert(conn, slot);
     drop(state);
     router.keep_stderr(&connection);

@@ -3,15 +3,17 @@
 //!
 //! A seat is one session's place in it: which instance of each server it uses.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use metamcp_calls::dispatch::ServerPolicy;
 use metamcp_calls::notify::List;
 use metamcp_config::config::ServerConfig;
 use metamcp_config::scope::{self, SaidOfItself, Scope, Why};
 use parking_lot::{Mutex, RwLock};
+use serde_json::Value;
 
 use super::Router;
 use super::servers::{Definition, Entry, ScopeKey, Servers};
@@ -131,7 +133,8 @@ impl Context {
             let snapshot = other.catalog.snapshot();
             let known = snapshot.known(definition);
             match known.and_then(|known| Some((Arc::clone(&known.tools), known.listed_at?))) {
-                Some((tools, at)) => Some((Ok(tools), at)),
+                // As the server listed them: what the user says of them is put on top again.
+                Some((tools, at)) => Some((Ok(Arc::clone(tools.as_listed())), at)),
                 None => {
                     let now = self.router.upgrade()?.clock.now();
                     Some((Err(ListFailure::clone(snapshot.failure(definition)?)), now))
@@ -183,6 +186,8 @@ impl Context {
             has_listed: AtomicBool::new(false),
             elsewhere: AtomicBool::new(false),
             principal: Mutex::new(0),
+            pins: OnceLock::new(),
+            opened_apps: Mutex::default(),
         })
     }
 }
@@ -214,6 +219,19 @@ pub struct Seat {
     elsewhere: AtomicBool,
     /// Whose session it is, the same at every gateway; zero for the owner of this process.
     principal: Mutex<u128>,
+    /// The tools that it was listed beside the gateway's own.
+    pins: OnceLock<Arc<Vec<PinnedTool>>>,
+    /// The servers whose pages its host has read.
+    opened_apps: Mutex<BTreeSet<Arc<str>>>,
+}
+
+/// A tool of a server under a name of its own in a session's list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PinnedTool {
+    pub name: Box<str>,
+    pub server: Box<str>,
+    pub tool: Box<str>,
+    pub definition: Value,
 }
 
 #[derive(Debug, Default)]
@@ -229,6 +247,26 @@ impl Seat {
     /// Whether this is the first list of tools that it is given.
     pub(crate) fn lists_first(&self) -> bool {
         !self.has_listed.swap(true, Ordering::Relaxed)
+    }
+
+    /// What it was listed beside the gateway's own tools, once it was.
+    pub(crate) fn pins(&self) -> Option<Arc<Vec<PinnedTool>>> {
+        self.pins.get().cloned()
+    }
+
+    /// Keeps that for as long as it lives: a model must not see its list of tools change. The first one counts.
+    pub(crate) fn keep_pins(&self, pins: Vec<PinnedTool>) -> Arc<Vec<PinnedTool>> {
+        Arc::clone(self.pins.get_or_init(|| Arc::new(pins)))
+    }
+
+    /// Its host reads a page of that server.
+    pub(crate) fn open_app(&self, server: &Arc<str>) {
+        self.opened_apps.lock().insert(Arc::clone(server));
+    }
+
+    /// The servers whose pages its host has read.
+    pub(crate) fn opened_apps(&self) -> BTreeSet<Arc<str>> {
+        self.opened_apps.lock().clone()
     }
 
     pub fn context(&self) -> &Arc<Context> {

@@ -6,10 +6,11 @@ use bytes::Bytes;
 use metamcp_calls::dispatch::DispatchError;
 use metamcp_calls::failure::Failure;
 use metamcp_calls::pool::ServerId;
+use metamcp_tools::overrides::Mismatch;
 use metamcp_wire::object;
 use metamcp_wire::scan::Defect;
 
-use super::{Router, UpstreamRequest};
+use super::{Router, Unapproved, UpstreamRequest};
 use crate::observe::Verdict;
 
 /// A call that ended without a result.
@@ -38,6 +39,10 @@ pub enum CallErrorKind {
     Unusable(String),
     /// It could not be recorded in the audit log, and was not sent.
     Unrecorded(String),
+    /// It needs a person's approval, has none, and was not sent.
+    Unapproved(Unapproved),
+    /// The arguments do not fit what the user says of the tool; it was not sent.
+    Mismatch(Mismatch),
     /// The server's response exceeds the line limit.
     Oversize { bytes: u64, limit: usize },
 }
@@ -49,6 +54,11 @@ impl CallError {
             CallErrorKind::Dispatch { error, .. } => Verdict::Failed(error.word()),
             CallErrorKind::Rpc(_) => Verdict::RpcError,
             CallErrorKind::Unrecorded(_) => Verdict::Refused("audit_unavailable"),
+            CallErrorKind::Unapproved(Unapproved::Declined) => Verdict::Refused("declined"),
+            CallErrorKind::Unapproved(Unapproved::Open { .. }) => {
+                Verdict::Refused("approval_required")
+            }
+            CallErrorKind::Mismatch(_) => Verdict::Refused("validation_input"),
             CallErrorKind::Malformed(_)
             | CallErrorKind::Unusable(_)
             | CallErrorKind::Oversize { .. } => Verdict::BadResponse,

@@ -9,7 +9,9 @@ use metamcp_calls::notify::List;
 use metamcp_surface::server_request;
 use metamcp_types::moment::Moment;
 use metamcp_wire::modern::result::{self, Kind};
-use metamcp_wire::object;
+use metamcp_wire::server_task::{InvalidTask, TASKS};
+use metamcp_wire::{object, write};
+use serde_json::Value;
 
 use super::error::{CallError, CallErrorKind};
 use super::relay::ServerRequest;
@@ -23,6 +25,11 @@ impl Listener for Router {
 
     fn on_response(&self, conn: &Arc<Connection>, number: u64, reply: Reply) {
         let Some((call, attempt)) = from_number(number) else { return };
+        let reply = match self.task_made(conn, number, &reply) {
+            None => reply,
+            Some(Ok(created)) => return self.follow_task(conn, number, created),
+            Some(Err(invalid)) => Reply::Error(invalid_task(&invalid)),
+        };
         let now = self.clock.now();
         let mut effects = Effects::new();
         let mut state = self.lock();
@@ -51,6 +58,8 @@ impl Listener for Router {
         let reply = match reply {
             Reply::Result(result) if conn.is_stateless() => match result::kind(&result) {
                 Kind::Complete if pending.caller.responder.is_stateless() => Reply::Result(result),
+                // In direct mode, for a client that has tasks: it asks for the result itself.
+                Kind::Unknown(_) if hands_task_on(&pending, &result) => Reply::Result(result),
                 Kind::Complete => {
                     let plain = if result::is_cacheable(pending.request.method()) {
                         result::unhinted(&result)
@@ -171,6 +180,26 @@ impl Listener for Router {
             server_request.refuse("the client behind metamcp cannot answer this");
         }
     }
+}
+
+/// Whether a result is the handle of a task for a client that may get one.
+fn hands_task_on(pending: &Pending, result: &[u8]) -> bool {
+    pending.request.verbatim.is_some()
+        && pending.caller.responder.is_stateless()
+        && result::is_task(result)
+        && has_tasks(&pending.caller.client.capabilities())
+}
+
+/// Whether a client declares the extension for tasks.
+pub(super) fn has_tasks(capabilities: &Value) -> bool {
+    capabilities["extensions"][TASKS].is_object()
+}
+
+fn invalid_task(invalid: &InvalidTask) -> Bytes {
+    let mut error = Vec::new();
+    let why = format!("the server made a task of the call that cannot be used: {invalid}");
+    write::error_object(&mut error, -32000, &why, None);
+    Bytes::from(error)
 }
 
 /// Whether the response to a request may be `input_required`.

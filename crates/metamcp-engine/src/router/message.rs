@@ -73,7 +73,7 @@ pub(super) fn head(line: &mut Line<'_>, about: &About<'_>, request: &UpstreamReq
         return line.text("\",\"params\":");
     }
     line.text(",\"method\":\"tools/call\",\"params\":{\"name\":");
-    line.string(&request.tool);
+    line.string(request.sent_tool());
     line.text(",\"arguments\":");
 }
 
@@ -93,6 +93,9 @@ pub(super) fn tail(
     request: &UpstreamRequest,
     is_first: bool,
 ) {
+    if request.as_task && about.stateless.is_none() {
+        line.text(",\"task\":{}");
+    }
     line.text(if is_first { "\"_meta\":" } else { ",\"_meta\":" });
     let (own, stateless) = (call_key(about.key), about.stateless);
     match (&request.meta, stateless) {
@@ -190,8 +193,11 @@ mod tests {
             progress: None,
             call_progress: None,
             harmless: true,
+            hints: metamcp_tools::tool::Hints::default(),
             input: None,
             verbatim: Some(Verbatim::new(method, params)),
+            as_task: false,
+            rewritten: None,
             result_mapper: None,
         };
         let about = About { id: 7, key: (0, 1), stateless: None, trace: None };

@@ -79,7 +79,7 @@ impl Router {
             {
                 let mapping = Mapping::begin(router, &caller);
                 task::spawn("map result", async move {
-                    let mapped = compute::run(move || (result_mapper.map)(outcome)).await;
+                    let mapped = compute::run(move || result_mapper.follow.map(outcome)).await;
                     let outcome = mapped.unwrap_or_else(|error| {
                         let kind = CallErrorKind::Unusable(format!("gave a result, but {error}"));
                         let (server, tool) = (record.server, record.tool);
@@ -90,7 +90,7 @@ impl Router {
                     drop(mapping);
                 });
             }
-            _ => caller.responder.respond(&caller.tag, (result_mapper.map)(outcome)),
+            _ => caller.responder.respond(&caller.tag, result_mapper.follow.map(outcome)),
         }
     }
 

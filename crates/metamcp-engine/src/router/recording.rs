@@ -88,7 +88,7 @@ impl Router {
         }
     }
 
-    fn unrecorded(&self, pending: Pending, why: &str, now: Moment) {
+    pub(super) fn unrecorded(&self, pending: Pending, why: &str, now: Moment) {
         let request = &pending.request;
         let error = CallError {
             server: Arc::clone(&request.server_name),

@@ -7,7 +7,9 @@ use metamcp_calls::dispatch::{CallId, DispatchError};
 use metamcp_calls::pool::ConnId;
 use metamcp_wire::modern::meta;
 use metamcp_wire::object;
+use metamcp_wire::server_task::TASKS;
 
+use super::inbound::has_tasks;
 use super::{COPY_BELOW, Pending, Router, Slot, State, message, number_of};
 use crate::observe::AttemptTrace;
 
@@ -32,7 +34,8 @@ impl Router {
         if !pending.fleet.may_be_sent() {
             return Err(DispatchError::Removed);
         }
-        let size = pending.request.body().map_or(0, |body| body.len() as u64);
+        let body = pending.request.sent_body(&life.overrides);
+        let size = body.as_ref().map_or(0, |body| body.len() as u64);
         let (taken, before) = connection.outbox.stands();
         if !backlog.takes(size, taken, before) {
             return Err(DispatchError::Overloaded);
@@ -53,7 +56,7 @@ impl Router {
         let (request, trace) = (&pending.request, pending.record.trace.as_deref());
         let stateless = stateless.as_ref();
         let about = message::About { id, key: (process_key, key), stateless, trace };
-        let pushed = match request.body() {
+        let pushed = match body.as_deref() {
             Some(body) if body.len() >= COPY_BELOW => connection.outbox.push_long(
                 |line| message::head(line, &about, request),
                 (body.clone(), request.verbatim.is_some()),
@@ -86,8 +89,12 @@ impl Router {
     /// What a stateless server receives with each call: the capabilities of the client behind it, and the log level it
     /// wants. A caller's own lock is taken inside the router's here, and never the other way round.
     fn client_params(&self, pending: &Pending) -> (String, Option<Bytes>) {
-        let capabilities =
-            metamcp_wire::handshake::relayed_capabilities(&pending.caller.client.capabilities());
+        let of_client = pending.caller.client.capabilities();
+        let mut capabilities = metamcp_wire::handshake::relayed_capabilities(&of_client);
+        // A task that a server makes of a call is followed here, but in direct mode, where the client has to.
+        if pending.request.verbatim.is_none() || has_tasks(&of_client) {
+            capabilities["extensions"][TASKS] = serde_json::json!({});
+        }
         let own = pending.request.meta.as_deref();
         let own = own.and_then(|raw| object::pick(raw, [meta::LOG_LEVEL]).ok()?[0]);
         let level = match own {

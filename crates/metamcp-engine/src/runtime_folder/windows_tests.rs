@@ -15,8 +15,8 @@ impl Machine {
     fn new() -> Machine {
         let root = tempfile::tempdir().expect("a folder");
         std::fs::create_dir(root.path().join("home")).expect("a home");
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1);
-        let runtime = { runtime }.enable_all().build().expect("a runtime");
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).enable_all().build().expect("a runtime");
         Machine { root, runtime }
     }
 

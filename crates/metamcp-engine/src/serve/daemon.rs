@@ -234,7 +234,7 @@ impl Daemon {
             self.touch();
             return false;
         }
-        if self.page.is_watched(self.now()) {
+        if self.page.is_watched(self.now()) || self.contexts.are_running() {
             self.touch();
         }
         if self.is_draining.load(Ordering::Relaxed) {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use metamcp_calls::pool::{ConnId, ServerId};
+use metamcp_surface::apps;
 use metamcp_surface::direct::fit::Reader;
 use metamcp_wire::envelope::Envelope;
 use metamcp_wire::era::{self, Era, Revision, VersionHeader};
@@ -176,6 +177,11 @@ impl Session {
     /// In a fleet: processes of its own are at this gateway.
     pub(super) fn settle(&self) {
         self.view.seat.settle();
+    }
+
+    /// Whether its client is a host that shows pages of servers.
+    fn shows_apps(&self) -> bool {
+        self.peer().is_some_and(|peer| apps::shown_by(&peer.capabilities))
     }
 
     /// Waits until the client is initialized, and may be sent requests.
@@ -422,7 +428,10 @@ impl Session {
                     Ok(cursor) => cursor,
                     Err(why) => return self.refuse(&id, -32602, &why),
                 };
-                self.later(id, async move { view.tools_page(cursor, Reader::Initialized).await });
+                let shows_apps = self.shows_apps();
+                self.later(id, async move {
+                    view.tools_page(cursor, Reader::Initialized, shows_apps).await
+                });
             }
             "initialize" => self.initialize(id, params),
             "logging/setLevel" => {
@@ -439,6 +448,14 @@ impl Session {
                         &format!("level must be one of {}", LEVELS.join(", ")),
                     ),
                 }
+            }
+            "resources/list" if self.shows_apps() && !self.view.is_direct() => {
+                self.advance(id, Step::Now(self.view.app_resources()));
+            }
+            "resources/read" if self.shows_apps() && !self.view.is_direct() => {
+                let caller = Caller { trace, ..self.caller(&id) };
+                let step = self.view.app_resource(params, &caller);
+                self.advance(id, step);
             }
             _ => match self.view.passes_on(method) {
                 Some("resources/subscribe") => self.subscribe(id, params),
@@ -475,11 +492,11 @@ impl Session {
         let revision = peer.era;
         self.introduce(peer);
         self.watch_changes();
-        let view = self.view.clone();
+        let (view, shows_apps) = (self.view.clone(), self.shows_apps());
         self.later(id, async move {
             let mut result = json!({
                 "protocolVersion": revision.name(),
-                "capabilities": view.capabilities().await,
+                "capabilities": view.capabilities(shows_apps).await,
                 "serverInfo": {
                     "name": "metamcp",
                     "title": "metamcp gateway",
@@ -665,7 +682,7 @@ impl Responder for Session {
             CallOutcome::Failed(error) => {
                 let entry = self.view.any_server(&error.server);
                 let config = entry.as_ref().map(|entry| &*entry.config);
-                if !self.view.is_direct() {
+                if !self.view.is_direct() && error.method == "tools/call" {
                     let object = ErrorObject::from_call(&error, config);
                     return self.result(tag, &object.to_result());
                 }
@@ -695,6 +712,10 @@ impl Client for Session {
 
     fn uses(&self, server: ServerId) -> bool {
         self.view.seat.uses(server)
+    }
+
+    fn may_approve(&self) -> bool {
+        self.view.approves
     }
 
     fn capabilities(&self) -> Value {

@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use metamcp_calls::pool::ServerId;
+use metamcp_surface::apps;
 use metamcp_surface::direct::fit::Reader;
 use metamcp_wire::modern::listen::{self, Filter};
 use metamcp_wire::modern::meta::{self, Meta};
@@ -25,10 +26,12 @@ use super::Session;
 use super::response_streams::ResponseStreams;
 use super::session::cursor;
 use crate::router::{Input, Router};
-use crate::surface::{Finished, View};
+use crate::surface::{Finished, View, tasks};
 
 /// The methods of this era that are served here.
 const METHODS: [&str; 4] = ["server/discover", "tools/list", "tools/call", "subscriptions/listen"];
+/// Those that hosts use which show pages of servers.
+const APP_METHODS: [&str; 2] = ["resources/list", "resources/read"];
 /// Open requests of one connection; the router's own queue limits how many of them run.
 const MOST_OPEN: usize = 8192;
 /// Open subscriptions of one connection.
@@ -41,12 +44,27 @@ pub fn precheck<'a>(
     params: Option<&'a [u8]>,
 ) -> Result<Meta<'a>, Fault> {
     let read = meta::require(params)?;
-    served(view, method).map(|_| read).ok_or_else(|| Fault::no_such_method(method))
+    served(view, method, shows_apps(read.capabilities))
+        .map(|_| read)
+        .ok_or_else(|| Fault::no_such_method(method))
+}
+
+fn shows_apps(capabilities: &[u8]) -> bool {
+    // Most clients show none, and need not be parsed again.
+    memchr::memmem::find(capabilities, apps::EXTENSION.as_bytes()).is_some()
+        && serde_json::from_slice(capabilities).is_ok_and(|read| apps::shown_by(&read))
 }
 
 /// The method, if it is served in this era.
-fn served(view: &View, method: &str) -> Option<&'static str> {
+fn served(view: &View, method: &str, shows_apps: bool) -> Option<&'static str> {
     let own = METHODS.into_iter().find(|known| *known == method);
+    let of_tasks =
+        || tasks::METHODS.into_iter().find(|known| *known == method && !view.is_direct());
+    let of_apps = || {
+        let known = APP_METHODS.into_iter().find(|known| *known == method);
+        known.filter(|_| shows_apps && !view.is_direct())
+    };
+    let own = own.or_else(of_tasks).or_else(of_apps);
     // Subscriptions to single resources are part of `subscriptions/listen` now.
     own.or_else(|| view.passes_on(method).filter(|method| !method.ends_with("subscribe")))
 }
@@ -116,7 +134,8 @@ impl StatelessHandler {
             Ok(read) => read,
             Err(fault) => return requester.refuse(&fault),
         };
-        let Some(method) = served(&self.view, method) else { return };
+        let shows_apps = shows_apps(read.capabilities);
+        let Some(method) = served(&self.view, method, shows_apps) else { return };
         self.view.surface.router.declare(read.capabilities);
         let params = params.unwrap_or(b"{}");
         let requester = requester.with(&read);
@@ -124,7 +143,10 @@ impl StatelessHandler {
             "server/discover" => {
                 let view = self.view.clone();
                 self.begin(requester, &read, method, params).later(async move {
-                    let capabilities = view.capabilities().await;
+                    let mut capabilities = view.capabilities(shows_apps).await;
+                    if !view.is_direct() {
+                        capabilities["extensions"][tasks::EXTENSION] = serde_json::json!({});
+                    }
                     let instructions = view.server_instructions().await;
                     let version = env!("CARGO_PKG_VERSION");
                     Finished::Result(result::discovery(&capabilities, &instructions, version))
@@ -137,12 +159,12 @@ impl StatelessHandler {
                     Err(why) => return requester.refuse(&Fault::invalid(why)),
                 };
                 self.begin(requester, &read, method, params).later(async move {
-                    let tools = match view.tools_page(cursor, Reader::Stateless).await {
+                    let tools = match view.tools_page(cursor, Reader::Stateless, shows_apps).await {
                         Finished::Result(tools) => tools,
                         other => return other,
                     };
                     // Tools of servers may change, and may be private to this client.
-                    let tools = match view.is_direct() {
+                    let tools = match view.is_direct() || shows_apps {
                         true => result::cacheable(&tools, result::FOREIGN_TTL_MS, false),
                         false => result::cacheable(&tools, result::LIST_TTL_MS, true),
                     };
@@ -150,6 +172,31 @@ impl StatelessHandler {
                 });
             }
             "subscriptions/listen" => self.listen(session, &requester, params),
+            "resources/list" if !self.view.is_direct() => {
+                let view = self.view.clone();
+                self.begin(requester, &read, method, params).later(async move {
+                    match view.app_resources() {
+                        Finished::Result(list) => {
+                            let list = result::cacheable(&list, result::FOREIGN_TTL_MS, false);
+                            Finished::Result(result::signed(&list, env!("CARGO_PKG_VERSION")))
+                        }
+                        other => other,
+                    }
+                });
+            }
+            _ if tasks::METHODS.contains(&method) && !self.view.is_direct() => {
+                let declared: serde_json::Value =
+                    serde_json::from_slice(read.capabilities).unwrap_or_default();
+                if !declared["extensions"][tasks::EXTENSION].is_object() {
+                    let why =
+                        format!("{method} needs a client with the extension {}", tasks::EXTENSION);
+                    return requester.refuse(&Fault::missing_extension(tasks::EXTENSION, why));
+                }
+                let view = self.view.clone();
+                let asked = Bytes::copy_from_slice(params);
+                self.begin(requester, &read, method, params)
+                    .later(async move { view.task_request(method, &asked) });
+            }
             _ => self.call(requester, &read, method, params, line),
         }
     }

@@ -11,7 +11,7 @@ use metamcp_config::config::{Retry, SWITCHED_OFF, ServerConfig, ServerState};
 use metamcp_surface::discover::split_id;
 use metamcp_tools::arguments;
 use metamcp_tools::names;
-use metamcp_tools::tool::Tool;
+use metamcp_tools::tool::{Hints, Tool};
 use metamcp_types::nearest::mistaken_argument;
 use metamcp_types::next::{Advice, Next};
 use metamcp_types::text;
@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::names::no_such_tool;
 use super::reply::{Code, ErrorObject, from_dispatch_error};
-use super::{Finished, Step, View, result_store};
+use super::{Finished, Step, View, result_store, tasks};
 use crate::catalog::{Known, Snapshot};
 use crate::clock::unix_millis;
 use crate::router::{CallProgress, Caller, Entry, ResultMapper, UpstreamRequest};
@@ -34,6 +34,9 @@ const NOT_CONTACTED: &str = "The server was not contacted. Correct the arguments
 /// The same after the list was read again for this call: a schema cached on disk is no reason to refuse a call that the
 /// server might accept today.
 const RELISTED: &str = "The call was not sent: the server listed its tools just now, and this is the schema it gave. Correct the arguments and call again.";
+
+/// The servers of ours that are called like any other.
+const BUILT_IN: [&str; 2] = [result_store::SERVER, tasks::SERVER];
 
 /// A requested call, before it is known whether its tool exists.
 pub(super) struct CallRequest {
@@ -68,8 +71,24 @@ pub(super) enum Rejected {
     Invalid(String),
     /// It cannot be made.
     Refused(Box<ErrorObject>),
-    /// It reads a stored result.
-    StoredResult(String, Value),
+    /// It is for a server of ours.
+    BuiltIn(BuiltIn),
+}
+
+/// A call of a tool of a server of ours.
+pub(super) struct BuiltIn {
+    server: &'static str,
+    tool: String,
+    arguments: Value,
+}
+
+impl View {
+    pub(super) async fn call_built_in(&self, call: &BuiltIn) -> Finished {
+        match call.server {
+            tasks::SERVER => self.task_tool(&call.tool, &call.arguments).await,
+            _ => self.read_result(&call.tool, &call.arguments).await,
+        }
+    }
 }
 
 /// How far the start of a call got.
@@ -82,11 +101,17 @@ pub(super) enum Dispatched {
     Later(Pin<Box<dyn Future<Output = Result<(), ErrorObject>> + Send>>),
 }
 
+/// What the catalog says about how a call is sent.
+#[derive(Debug, Clone, Copy, Default)]
+struct SendOptions {
+    harmless: bool,
+    as_task: bool,
+    hints: Hints,
+}
+
 /// A requested call checked against the catalog.
 enum Validation {
-    Valid {
-        harmless: bool,
-    },
+    Valid(SendOptions),
     /// Wrong as far as the catalog knows.
     Invalid(Box<ErrorObject>),
     /// Nothing is known of the server's tools.
@@ -112,14 +137,12 @@ impl View {
             Ok(call_request) => call_request,
             Err(Rejected::Invalid(message)) => return Step::Now(Finished::invalid(message)),
             Err(Rejected::Refused(refused)) => return Step::Now(Finished::Refused(refused)),
-            Err(Rejected::StoredResult(tool, arguments)) => {
+            Err(Rejected::BuiltIn(call)) => {
                 let view = self.clone();
-                return Step::Later(Box::pin(
-                    async move { view.read_result(&tool, &arguments).await },
-                ));
+                return Step::Later(Box::pin(async move { view.call_built_in(&call).await }));
             }
         };
-        call_request.result_mapper = self.result_shortener();
+        call_request.result_mapper = self.call_follower();
         self.report_progress(&mut call_request, &caller);
         match self.begin(call_request, caller) {
             Dispatched::Sent => Step::Dispatched,
@@ -151,8 +174,8 @@ impl View {
         let snapshot = self.snapshot_for(&call_request);
         let known = snapshot.known(call_request.entry.definition);
         match self.validate(&call_request, known) {
-            Validation::Valid { harmless } => {
-                self.send(call_request, harmless, caller);
+            Validation::Valid(options) => {
+                self.send(call_request, options, caller);
                 Dispatched::Sent
             }
             // A list that this process read from the live server needs no refresh, nor does one of the last hour for
@@ -220,8 +243,8 @@ impl View {
         let snapshot = self.snapshot();
         let known = snapshot.known(call_request.entry.definition);
         match self.validate(&call_request, known) {
-            Validation::Valid { harmless } => {
-                self.send(call_request, harmless, caller.clone());
+            Validation::Valid(options) => {
+                self.send(call_request, options, caller.clone());
                 return Ok(());
             }
             Validation::Invalid(refused) if known.is_some_and(|known| settles(known, &refused)) => {
@@ -238,11 +261,11 @@ impl View {
         self.name_again(&mut call_request).map_err(|refused| *refused)?;
         let snapshot = self.snapshot();
         match self.validate(&call_request, snapshot.known(call_request.entry.definition)) {
-            Validation::Valid { harmless } => self.send(call_request, harmless, caller.clone()),
+            Validation::Valid(options) => self.send(call_request, options, caller.clone()),
             // A server that cannot list its tools may still have this one; it knows best.
             Validation::Unknown => {
                 unambiguous(&call_request).map_err(|refused| *refused)?;
-                self.send(call_request, false, caller.clone());
+                self.send(call_request, SendOptions::default(), caller.clone());
             }
             Validation::Invalid(refused) if refused.code() == Code::ValidationInput => {
                 return Err(refused.hint(RELISTED));
@@ -381,7 +404,11 @@ impl View {
         }
         let rule = match (
             self.surface.options.replay,
-            call_request.entry.config.retry.for_tool(&call_request.tool),
+            call_request
+                .entry
+                .config
+                .retry
+                .for_tool(call_request.entry.config.overrides.original(&call_request.tool)),
         ) {
             (Rule::Never, _) | (_, Retry::Never) => Rule::Never,
             (_, Retry::Always) => Rule::Always,
@@ -390,10 +417,10 @@ impl View {
         let hints = tool.hints;
         let harmless =
             is_harmless(rule, hints.read_only.unwrap_or(false), hints.idempotent.unwrap_or(false));
-        Validation::Valid { harmless }
+        Validation::Valid(SendOptions { harmless, as_task: tool.is_task_only(), hints })
     }
 
-    fn send(&self, mut call_request: CallRequest, harmless: bool, caller: Caller) {
+    fn send(&self, mut call_request: CallRequest, options: SendOptions, caller: Caller) {
         let result_mapper = call_request.result_mapper.take();
         let CallRequest { entry, tool, arguments, meta, progress, call_progress, .. } =
             call_request;
@@ -406,9 +433,12 @@ impl View {
             meta,
             progress,
             call_progress,
-            harmless,
+            harmless: options.harmless,
             input,
+            hints: options.hints,
             verbatim: None,
+            as_task: options.as_task,
+            rewritten: None,
             result_mapper,
         };
         self.surface.router.call(request, caller);
@@ -441,11 +471,12 @@ impl View {
             None => names::built_in(tool),
         };
         if let Some((server, tool)) = built_in
-            && server == result_store::SERVER
+            && let Some(server) = BUILT_IN.into_iter().find(|known| *known == server)
         {
             let arguments = arguments.as_deref().unwrap_or(b"{}");
             let arguments = object::strict_value(arguments, MAX_DEPTH).unwrap_or_default();
-            return Err(Rejected::StoredResult(tool.to_owned(), arguments));
+            let tool = tool.to_owned();
+            return Err(Rejected::BuiltIn(BuiltIn { server, tool, arguments }));
         }
         let written: Arc<str> = tool.as_str().into();
         let (entry, tool) =
@@ -516,7 +547,7 @@ fn permitted(call_request: &CallRequest) -> Result<(), Box<ErrorObject>> {
         Box::new(object.at(&call_request.entry.name, Some(&call_request.tool)))
     };
     usable(&call_request.entry).map_err(|object| at(*object))?;
-    if !config.tools.permits(&call_request.tool) {
+    if !config.permits(&call_request.tool) {
         return Err(at(ErrorObject::new(
             Code::Denied,
             format!(

@@ -6,6 +6,7 @@
 mod capabilities;
 mod lists;
 mod owners;
+mod tasks;
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use metamcp_calls::replay::{Rule, is_harmless};
 use metamcp_config::config::{Retry, ServerState};
 use metamcp_config::settings::ToolSurface;
 use metamcp_surface::direct::{self, Kind};
-use metamcp_tools::tool::Tool;
+use metamcp_tools::tool::{Hints, Tool};
 use metamcp_wire::modern::headers::{self, Mirror};
 use metamcp_wire::scan::MAX_RESULT_DEPTH;
 use metamcp_wire::{object, write};
@@ -32,7 +33,7 @@ use crate::router::{
 pub(super) use owners::Owners;
 
 /// The methods that are forwarded to servers besides `tools/call`.
-const METHODS: [&str; 8] = [
+const METHODS: [&str; 13] = [
     "resources/list",
     "resources/templates/list",
     "resources/read",
@@ -41,10 +42,15 @@ const METHODS: [&str; 8] = [
     "prompts/list",
     "prompts/get",
     "completion/complete",
+    "tasks/get",
+    "tasks/update",
+    "tasks/cancel",
+    "tasks/result",
+    "tasks/list",
 ];
 /// The members of their params. A member that a lenient parser would take for one of them is refused, since the server
 /// might have such a parser.
-const MEMBERS: [&str; 9] = [
+const MEMBERS: [&str; 11] = [
     "name",
     "arguments",
     "uri",
@@ -54,6 +60,8 @@ const MEMBERS: [&str; 9] = [
     "_meta",
     "requestState",
     "inputResponses",
+    "task",
+    "taskId",
 ];
 
 impl View {
@@ -77,7 +85,15 @@ impl View {
         if let Some(only) = self.only() {
             return self.forward(&only, method, about(method, params), params, caller);
         }
-        self.forward_to_owner(method, params, caller)
+        match method {
+            "tasks/list" => Step::Now(Finished::invalid(
+                "tasks/list is answered where there is one server; ask for each task by its id",
+            )),
+            of_task if of_task.starts_with("tasks/") => {
+                self.forward_about_task(method, params, caller)
+            }
+            _ => self.forward_to_owner(method, params, caller),
+        }
     }
 
     /// The response to requests during shutdown.
@@ -169,8 +185,16 @@ impl View {
                 let only = only.filter(|only| view.is_for(only, &name))?;
                 Some((only, name.as_str().into()))
             });
-            let Some((entry, tool)) = meant else { return unknown(&name) };
             let params = params.as_deref();
+            let Some((entry, tool)) = meant else {
+                // A page calls the tools of its own server by their own names.
+                let of_app = view.app_call(&name, params.unwrap_or(b"{}"), &caller);
+                return match of_app {
+                    Some(Step::Now(finished)) => finished,
+                    Some(_) => Finished::Dispatched,
+                    None => unknown(&name),
+                };
+            };
             match view.call_shown(&entry, &tool, &name, params, &caller) {
                 Step::Now(finished) => finished,
                 _ => Finished::Dispatched,
@@ -244,13 +268,15 @@ impl View {
     /// so it may answer for itself. A filtered or blocked name goes there too, where the refusal names the reason.
     fn is_for(&self, only: &Entry, name: &str) -> bool {
         let filter = &only.config.tools;
-        if !filter.permits(name) || self.surface.catalog.is_blocked(only.definition, name) {
+        if !only.config.permits(name) || self.surface.catalog.is_blocked(only.definition, name) {
             return true;
         }
         // While its tools are unknown it may be the shortened form of a longer name.
         let may_be_short = name.chars().count() == direct::MAX_NAME
             && self.snapshot().known(only.definition).is_none();
-        filter.is_open() && self.scope.is_none() && !may_be_short
+        // The name of a tool that has another one now means nothing.
+        let is_named_anew = !only.config.overrides.is_empty();
+        filter.is_open() && self.scope.is_none() && !may_be_short && !is_named_anew
     }
 
     /// The error for a tool whose server was withheld after its name was listed.
@@ -294,7 +320,7 @@ impl View {
         })
     }
 
-    fn call_shown(
+    pub(super) fn call_shown(
         &self,
         entry: &Entry,
         tool: &Arc<str>,
@@ -306,7 +332,7 @@ impl View {
             self.surface.refused(caller, (&entry.name, tool), error);
             Step::Now(Finished::error(error))
         };
-        if !entry.config.tools.permits(tool) {
+        if !entry.config.permits(tool) {
             let denied = format!(
                 "the configuration of the server {:?} does not permit the tool {tool:?}",
                 entry.name
@@ -342,8 +368,15 @@ impl View {
             let message = refused.message().to_owned();
             return Step::Now(Finished::Protocol { code: -32000, message });
         }
+        if method == "resources/read" && about.starts_with("ui://") {
+            self.seat.open_app(&entry.name);
+        }
         let mut request = self.request(entry, method, about, params, caller.responder.input());
-        request.result_mapper = Kind::listed_by(method).map(|kind| self.tidying(entry, kind));
+        request.result_mapper = match Kind::listed_by(method) {
+            Some(kind) => Some(self.tidying(entry, kind)),
+            None if method == "tools/call" && self.only().is_none() => Some(tasks::naming(entry)),
+            None => None,
+        };
         self.surface.router.call(request, caller.clone());
         Step::Dispatched
     }
@@ -373,17 +406,21 @@ impl View {
         let meta = params.and_then(|params| object::pick(params, ["_meta"]).ok()?[0]);
         let meta = meta.filter(|meta| meta.starts_with(b"{"));
         let progress = meta.and_then(|meta| object::pick(meta, ["progressToken"]).ok()?[0]);
+        let mut hints = Hints::default();
         let (read_only, idempotent) = match method {
             "tools/call" => {
                 let snapshot = self.snapshot();
                 let tool =
                     snapshot.known(entry.definition).and_then(|known| known.any_tool(&about));
-                let hints = tool.map(|tool| tool.hints).unwrap_or_default();
+                hints = tool.map(|tool| tool.hints).unwrap_or_default();
                 (hints.read_only.unwrap_or(false), hints.idempotent.unwrap_or(false))
             }
             _ => (true, true),
         };
-        let rule = match (self.surface.options.replay, entry.config.retry.for_tool(&about)) {
+        let rule = match (
+            self.surface.options.replay,
+            entry.config.retry.for_tool(entry.config.overrides.original(&about)),
+        ) {
             (Rule::Never, _) | (_, Retry::Never) => Rule::Never,
             (_, Retry::Always) => Rule::Always,
             (_, Retry::Annotated) => Rule::Annotated,
@@ -397,8 +434,11 @@ impl View {
             progress: progress.map(Bytes::copy_from_slice),
             call_progress: None,
             harmless: is_harmless(rule, read_only, idempotent),
+            hints,
             input,
             verbatim: Some(Verbatim::new(method, params)),
+            as_task: false,
+            rewritten: None,
             result_mapper: None,
         }
     }

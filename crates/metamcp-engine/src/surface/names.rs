@@ -91,7 +91,7 @@ impl View {
         };
         // A tool that is called so is meant, whether or not it may be called; that is told by whoever checks it.
         if known.tool(written).is_some()
-            || entry.config.tools.denies(written)
+            || entry.config.tools.denies(entry.config.overrides.original(written))
             || self.surface.catalog.is_blocked(entry.definition, written)
         {
             return Ok(written.into());

@@ -84,7 +84,7 @@ impl View {
         }
         // Checked anew each time: servers come and go while a person decides.
         let taken = |name: &str| self.context().member(name).is_some();
-        let found = self.surface.provisioner.find(&request.intent, &taken).await;
+        let found = self.surface.provisioner.find(&request.intent, &taken, request.force).await;
         if found.plans.is_empty() {
             return nothing(request, &found);
         }

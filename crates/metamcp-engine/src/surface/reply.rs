@@ -16,7 +16,7 @@ use metamcp_types::text;
 use metamcp_wire::object;
 use serde_json::{Map, Value, json};
 
-use crate::router::{CallError, CallErrorKind};
+use crate::router::{CallError, CallErrorKind, Unapproved};
 use crate::upstream;
 
 /// Longest text of a server that is quoted in an error.
@@ -70,6 +70,8 @@ pub enum Code {
     Cancelled,
     /// The configuration forbids this tool.
     Denied,
+    /// The call needs a person's approval.
+    ApprovalRequired,
     /// A step of a chain failed.
     ChainStepFailed,
     /// Results are not streamed.
@@ -86,7 +88,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, with what it means.
-    pub const ALL: [(Code, &'static str); 23] = [
+    pub const ALL: [(Code, &'static str); 24] = [
         (Code::ToolNotFound, "the server has no tool of that name; the nearest names are given"),
         (Code::ServerNotFound, "no server of that name is configured; the nearest names are given"),
         (
@@ -135,6 +137,10 @@ impl Code {
             "the configuration forbids this tool, or the session's toolset does not have it",
         ),
         (
+            Code::ApprovalRequired,
+            "the call needs a person's approval and was not sent; `details.approval` is what `metamcp approve` takes",
+        ),
+        (
             Code::ChainStepFailed,
             "a step of a chain failed: `step_index` says which, `details.cause` why; the results of earlier steps are included",
         ),
@@ -171,6 +177,7 @@ impl Code {
             Code::CodeError => "code_error",
             Code::Cancelled => "cancelled",
             Code::Denied => "denied",
+            Code::ApprovalRequired => "approval_required",
             Code::ChainStepFailed => "chain_step_failed",
             Code::StreamNotSupported => "stream_not_supported",
             Code::BackendOverrideInvalid => "backend_override_invalid",
@@ -368,6 +375,12 @@ impl ErrorObject {
             )
             .hint("The owner of metamcp requires every call to be in the audit log. Ask them to make room on its disk; `metamcp doctor` checks it.")
             .retryable(None),
+            CallErrorKind::Mismatch(mismatch) => ErrorObject::new(
+                Code::ValidationInput,
+                format!("the arguments of {server}:{tool} cannot be used: {mismatch}"),
+            )
+            .hint("The call was not sent. Correct the arguments and call again."),
+            CallErrorKind::Unapproved(why) => unapproved(server, tool, why),
             CallErrorKind::Oversize { bytes, limit } => ErrorObject::new(
                 Code::LimitExceeded,
                 format!("the response of the server {server:?} has {bytes} bytes, and the limit is {limit}"),
@@ -378,6 +391,30 @@ impl ErrorObject {
             .detail("category", "other"),
         };
         object.at(server, Some(tool))
+    }
+}
+
+/// For a call that no person approved.
+fn unapproved(server: &str, tool: &str, why: &Unapproved) -> ErrorObject {
+    match why {
+        Unapproved::Declined => {
+            let message = format!("the user declined this call of {server}:{tool}");
+            let hint = "The call was not sent. Do not make it again unless the user asks for it.";
+            ErrorObject::new(Code::Denied, message).hint(hint)
+        }
+        Unapproved::Open { id, why } => {
+            let message =
+                format!("a person has to approve this call of {server}:{tool} first, and {why}");
+            let object = ErrorObject::new(Code::ApprovalRequired, message);
+            match id {
+                Some(id) => object
+                    .hint(format!(
+                        "The call was not sent. Ask the user to run `metamcp approve {id}` in a terminal, or to approve it on the page that `metamcp ui` opens; then make the same call again. The approval is for exactly these arguments."
+                    ))
+                    .detail("approval", id.as_str()),
+                None => object.hint("The call was not sent. Only the user can change that, with `approve` in the configuration."),
+            }
+        }
     }
 }
 
@@ -556,7 +593,7 @@ fn login_needed(server: &str, failure: &Failure, config: Option<&ServerConfig>) 
 }
 
 /// A server's JSON-RPC error, quoted as data.
-fn from_rpc(server: &str, raw: &[u8]) -> ErrorObject {
+pub(super) fn from_rpc(server: &str, raw: &[u8]) -> ErrorObject {
     let [code, message, data] = object::pick(raw, ["code", "message", "data"]).unwrap_or([None; 3]);
     let code: i64 = code.and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok()).unwrap_or(0);
     let message = message.and_then(object::text).unwrap_or_default();
@@ -622,9 +659,27 @@ fn scrubbed(text: &str, config: Option<&ServerConfig>) -> String {
     redact(&cleaned, secrets).into_owned()
 }
 
+/// What differs where the server is made of a description.
+fn advice_on_api(fact: &Fact) -> Option<&'static str> {
+    Some(match fact {
+        Fact::Unreachable { .. } | Fact::StartTimedOut { .. } => {
+            "Check that the API is running, and `baseUrl` and `openapi` in the configuration."
+        }
+        Fact::Insecure { .. } => "Check its `baseUrl`, and its `tls` in the configuration.",
+        Fact::HttpStatus { .. } => "The API itself is in trouble: try again later.",
+        Fact::Astray { .. } => "Check its `baseUrl` in the configuration.",
+        _ => return None,
+    })
+}
+
 fn advice(failure: &Failure, config: Option<&ServerConfig>) -> &'static str {
     let remote = config.is_some_and(|config| config.transport.is_remote());
     let installs = config.is_some_and(upstream::installs);
+    if config.is_some_and(|config| config.transport.api().is_some())
+        && let Some(advice) = advice_on_api(&failure.fact)
+    {
+        return advice;
+    }
     match &failure.fact {
         Fact::OutOfFiles { .. } => {
             "Raise the limit on open files (`ulimit -n`) where metamcp is started, or lower pool.poolSize."

@@ -9,6 +9,7 @@ use metamcp_types::text;
 use serde_json::{Map, Value, json};
 
 use super::reply::{Code, ErrorObject};
+use super::tasks::Render;
 use super::{Finished, View};
 use crate::compute;
 use crate::results::Stored;
@@ -18,6 +19,18 @@ use crate::router::{CallOutcome, ResultMapper};
 pub(super) const SERVER: &str = "@results";
 /// Its tools.
 const TOOLS: [&str; 2] = ["read", "query"];
+
+/// The outcome of a call as it is, but for what is too long to show.
+struct Shortened;
+
+impl Render for Shortened {
+    fn render(&self, view: &View, outcome: CallOutcome) -> CallOutcome {
+        match outcome {
+            CallOutcome::Result(result) => CallOutcome::Result(view.shortened(result)),
+            outcome => outcome,
+        }
+    }
+}
 
 impl View {
     /// A call to one of its tools.
@@ -65,28 +78,32 @@ impl View {
         let error = unknown(handle);
         match self.surface.keyring {
             None => error,
+            Some(_) if self.surface.results.is_shared() => error,
             Some(_) => error.hint(ELSEWHERE),
         }
     }
 
-    /// Stores results that are too long to show and shortens them, unless there is no limit.
-    pub(super) fn result_shortener(&self) -> Option<ResultMapper> {
-        let limit = self.result_chars();
-        if limit == 0 {
+    /// Follows a call of the client: a result that is too long to show is stored and shortened, and a call that takes long
+    /// becomes a task.
+    pub(super) fn call_follower(&self) -> Option<ResultMapper> {
+        // A command in a shell waits for as long as it takes, and shows all of it.
+        if self.audience == Audience::Shell {
             return None;
         }
-        let view = self.clone();
-        let shortener = ResultMapper::new(move |outcome| match outcome {
-            CallOutcome::Result(result) if view.is_too_long(&result) => {
-                let handle = view.surface.results.put_result(&view.owner(), result.clone());
-                let shown = excerpt::shortened(&result, limit, &handle, view.audience);
-                let kept = result.len().saturating_sub(shown.len());
-                view.surface.router.observer.totals().cut(kept);
-                CallOutcome::Result(Bytes::from(shown))
-            }
-            outcome => outcome,
-        });
-        Some(shortener.cheap_up_to(limit))
+        let limit = self.result_chars();
+        let whole = if limit == 0 { usize::MAX } else { limit };
+        Some(ResultMapper::following(self.outliving(Shortened)).cheap_up_to(whole))
+    }
+
+    fn shortened(&self, result: Bytes) -> Bytes {
+        if !self.is_too_long(&result) {
+            return result;
+        }
+        let handle = self.surface.results.put_result(&self.owner(), result.clone());
+        let shown = excerpt::shortened(&result, self.result_chars(), &handle, self.audience);
+        let kept = result.len().saturating_sub(shown.len());
+        self.surface.router.observer.totals().cut(kept);
+        Bytes::from(shown)
     }
 
     /// Longest result that is shown whole, in characters; zero for no limit. A command in a shell has no later call that

@@ -164,7 +164,8 @@ impl View {
     /// Whose stored results this view writes and reads.
     pub(crate) fn owner(&self) -> Owner {
         let toolset = self.scope.as_ref().map(|scope| Arc::clone(&scope.name));
-        Owner { toolset, principal: self.principal, session: self.seat.session }
+        let (principal, lasting) = (self.principal, self.lasting);
+        Owner { toolset, principal, lasting, session: self.seat.session }
     }
 
     /// Whose share of what all sessions use it takes from.

@@ -99,8 +99,8 @@ impl SubRequests {
                 return Err(ErrorObject::new(Code::ValidationInput, message));
             }
             Err(Rejected::Refused(refused)) => return Err(*refused),
-            Err(Rejected::StoredResult(tool, arguments)) => {
-                return match view.read_result(&tool, &arguments).await {
+            Err(Rejected::BuiltIn(call)) => {
+                return match view.call_built_in(&call).await {
                     Finished::Result(result) => Ok(Bytes::from(result)),
                     Finished::Refused(refused) => Err(*refused),
                     Finished::Protocol { message, .. } => {

@@ -9,9 +9,10 @@ use metamcp_config::settings::Settings;
 
 use super::era_cache::EraCache;
 use super::instructions_cache::InstructionsCache;
+use super::openapi::description::Descriptions;
 use super::remote::Sites;
 use super::stdio::Processes;
-use crate::login::Tokens;
+use crate::login::{SharedLogins, Tokens};
 use crate::observe::Observer;
 
 /// The caches are under the home of the settings.
@@ -20,6 +21,7 @@ pub struct Launcher {
     pub instructions_cache: InstructionsCache,
     pub(super) processes: Processes,
     pub(super) sites: Sites,
+    pub(super) descriptions: Descriptions,
 }
 
 impl Launcher {
@@ -29,12 +31,18 @@ impl Launcher {
             instructions_cache: InstructionsCache::under(&settings.home),
             processes: Processes::new(shim, settings),
             sites: Sites::new(settings, observer),
+            descriptions: Descriptions::under(&settings.home),
         }
     }
 
     /// The tokens of all logins at remote servers.
     pub fn tokens(&self) -> Arc<Tokens> {
         self.sites.tokens()
+    }
+
+    /// Has the logins in common with the other gateways of a fleet.
+    pub fn share_logins(&self, logins: Arc<dyn SharedLogins>) {
+        self.sites.share_logins(logins);
     }
 
     /// Which variables of a client every server gets.

@@ -17,6 +17,7 @@ use metamcp_wire::era::Era;
 use super::era_cache::ServerProtocol;
 use super::http::Http;
 use super::launch::Launcher;
+use super::openapi::OpenApi;
 use super::remote::Mirrors;
 use super::sse::Sse;
 use super::stdio::Stdio;
@@ -108,6 +109,9 @@ pub async fn open(
         }
         config::Transport::Http(endpoint) => {
             Arc::new(Http::new(&config.name, endpoint, surroundings)?)
+        }
+        config::Transport::OpenApi(endpoint) => {
+            Arc::new(OpenApi::open(&config.name, endpoint, surroundings).await?)
         }
     })
 }

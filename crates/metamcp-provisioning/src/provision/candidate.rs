@@ -217,5 +217,9 @@ pub fn named(name: &str, candidates: &[Candidate]) -> Vec<Candidate> {
             || last(&one.offer.identifier)
             || super::server_name(&one.offer.identifier, |_| false) == name
     };
-    usable().filter(part).cloned().collect()
+    let mut found: Vec<Candidate> = usable().filter(part).cloned().collect();
+    // A short name of the gallery is that of the first server that has it; the others go by their packages.
+    let mut is_named = false;
+    found.retain(|one| one.source != Source::Builtin || !std::mem::replace(&mut is_named, true));
+    found
 }

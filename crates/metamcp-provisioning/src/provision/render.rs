@@ -8,6 +8,7 @@ use metamcp_types::text;
 
 /// Longest text of a publisher that is shown.
 const MAX_SHOWN: usize = 300;
+const DAY: u64 = 24 * 60 * 60 * 1000;
 
 /// Everything a person needs to know before approving, every word of the command line included.
 pub fn told(plan: &Plan) -> String {
@@ -17,7 +18,7 @@ pub fn told(plan: &Plan) -> String {
     line("server", &format!("{} ({})", plan.server, shown(&plan.description)));
     let source = match &plan.source {
         Source::Registry(base) => format!("{} in {}", shown(&plan.candidate), shown(base)),
-        Source::Builtin => "metamcp's own list of well-known servers".to_owned(),
+        Source::Builtin => "metamcp's gallery of checked servers".to_owned(),
         Source::Npm => "npm search: UNVETTED, in no registry of MCP servers".to_owned(),
     };
     line("found in", &source);
@@ -69,6 +70,34 @@ pub fn told(plan: &Plan) -> String {
         line("REFUSED", &text::clean_line(&refusal.to_string(), 1000));
     }
     out
+}
+
+/// The same for programs: what installing it would do. `now` is in milliseconds since 1970.
+pub fn described(plan: &Plan, now: u64) -> Value {
+    let input = |input: &Input| {
+        json!({
+            "name": input.name, "about": input.description, "required": input.required,
+            "secret": input.is_secret(), "default": input.default,
+        })
+    };
+    let age = plan.published.map(|published| now.saturating_sub(published) / DAY);
+    let refusals: Vec<String> = plan.verdict.refusals.iter().map(ToString::to_string).collect();
+    json!({
+        "server": plan.server,
+        "about": plan.description,
+        "source": plan.kind.word(),
+        "package": plan.identifier,
+        "version": plan.version,
+        "integrity": plan.integrity,
+        "age_days": age,
+        "runs": command(plan),
+        "sandbox": contained(plan),
+        "asks": plan.asked.iter().map(input).collect::<Vec<_>>(),
+        "variables": plan.environment.iter().map(input).collect::<Vec<_>>(),
+        "verdict": plan.verdict.word(),
+        "reasons": plan.verdict.reasons,
+        "refusals": refusals,
+    })
 }
 
 fn contained(plan: &Plan) -> String {

@@ -251,10 +251,14 @@ const raw = freeze(function () {
 
 const textsOf = content => {
   const texts = [];
+  let count = 0;
   for (let i = 0; i < content.length; i++) {
     const part = content[i];
     if (part === null || typeof part !== "object" || part.type !== "text" || typeof part.text !== "string") return undefined;
-    texts[i] = part.text;
+    // A word of the gateway to a reader, such as that there is more, is no part of the value.
+    const { _meta } = part;
+    if (_meta !== null && typeof _meta === "object" && _meta["metamcp/note"] === true) continue;
+    texts[count++] = part.text;
   }
   return texts;
 };

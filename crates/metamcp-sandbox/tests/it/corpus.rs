@@ -5,6 +5,7 @@
 //! created.
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -140,12 +141,19 @@ fn no_attack_reaches_the_host() {
         }
     }
     assert!(wrong.is_empty(), "{} of {count} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    counted(&format!("{count} attacks, none of which reached the host"));
+}
+
+/// For the summary of `cargo xtask test --windows`.
+fn counted(words: &str) {
+    writeln!(io::stdout(), "counted: {words}").ok();
 }
 
 #[test]
 fn honest_scripts_get_their_value() {
     let honest = scripts("honest");
     assert!(honest.len() >= 50, "{} honest scripts", honest.len());
+    let count = honest.len();
     for (script, outcome, ..) in run_all(honest, &Limits::default(), str::to_owned) {
         assert!(
             script.expected.iter().any(|expected| expected == outcome.status.word()),
@@ -158,4 +166,5 @@ fn honest_scripts_get_their_value() {
             assert_eq!(found, value, "{}", script.name);
         }
     }
+    counted(&format!("{count} honest scripts, all with their value"));
 }

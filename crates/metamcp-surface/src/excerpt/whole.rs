@@ -35,7 +35,10 @@ pub fn value_in(result: &[u8]) -> &[u8] {
     let (mut texts, mut structured) = (Vec::new(), None);
     for (name, value) in object::members(result) {
         match &*name {
-            "content" => texts.extend(object::elements(value).filter_map(text_of)),
+            "content" => {
+                let parts = object::elements(value).filter(|part| !is_note(part));
+                texts.extend(parts.filter_map(text_of));
+            }
             "structuredContent" if value != b"null" => structured = Some(value),
             _ => {}
         }
@@ -93,7 +96,8 @@ pub fn shortened(result: &[u8], limit: usize, handle: &str, audience: Audience) 
     for (name, value) in object::members(result) {
         match &*name {
             "content" => {
-                for part in object::elements(value).filter(|part| text_of(part).is_none()) {
+                let is_kept = |part: &&[u8]| text_of(part).is_none() || is_note(part);
+                for part in object::elements(value).filter(is_kept) {
                     out.push(b',');
                     out.extend_from_slice(part);
                 }
@@ -111,6 +115,16 @@ pub fn shortened(result: &[u8], limit: usize, handle: &str, audience: Audience) 
     out.extend_from_slice(&rest);
     out.push(b'}');
     out
+}
+
+/// Whether a part is a word of the gateway to the reader, such as that there is more, and not of the server.
+fn is_note(part: &[u8]) -> bool {
+    const NOTE: &[u8] = b"\"metamcp/note\"";
+    memchr::memmem::find(part, NOTE).is_some()
+        && object::pick(part, ["_meta"]).is_ok_and(|[meta]| {
+            let note = meta.and_then(|meta| object::pick(meta, ["metamcp/note"]).ok()?[0]);
+            note == Some(b"true")
+        })
 }
 
 /// What stands for a value that is stored under a handle, where a value is expected; in the terms of the full surface,

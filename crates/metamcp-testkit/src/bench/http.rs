@@ -135,6 +135,7 @@ struct Connection {
     address: SocketAddr,
     path: String,
     session: Option<String>,
+    token: Option<String>,
     request: Vec<u8>,
     sent: Instant,
     /// Time to first byte of the last response.
@@ -166,8 +167,25 @@ impl Connection {
         let (path, sent) = (path.to_owned(), Instant::now());
         let (request, buffer) = (Vec::new(), Vec::new());
         let first = Duration::ZERO;
-        let session = None;
-        Ok(Connection { stream, address, path, session, request, sent, first, events, buffer })
+        let (session, token) = (None, std::env::var(TOKEN).ok());
+        Ok(Connection {
+            stream,
+            address,
+            path,
+            session,
+            token,
+            request,
+            sent,
+            first,
+            events,
+            buffer,
+        })
+    }
+
+    /// The same for who has this token.
+    fn open_as(token: &str, address: SocketAddr) -> Result<Connection> {
+        let connection = Connection::open(address, "/mcp", false)?;
+        Ok(Connection { token: Some(token.to_owned()), ..connection })
     }
 
     fn handshake(&mut self) -> Result<()> {
@@ -198,8 +216,10 @@ impl Connection {
         } else {
             "application/json, text/event-stream"
         };
-        let authorization = std::env::var(TOKEN)
-            .map_or_else(|_| String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
+        let authorization = self
+            .token
+            .as_ref()
+            .map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
         let head = format!(
             "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nAccept: {accept}\r\n{authorization}{session}Content-Length: {}\r\n\r\n",
             self.path,
@@ -217,6 +237,10 @@ impl Connection {
 
     fn exchange(&mut self) -> Result<Answer> {
         self.send()?;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Result<Answer> {
         loop {
             let mut waiting = [PollFd::new(self.stream.as_fd(), PollFlags::POLLIN)];
             let patience = PollTimeout::try_from(PATIENCE).unwrap_or(PollTimeout::MAX);
@@ -271,5 +295,106 @@ impl Connection {
         let body = self.buffer[start..end].to_vec();
         self.buffer.drain(..end);
         Ok(Some(Answer { status, headers, body }))
+    }
+}
+
+/// Connections by which sessions are begun and continued.
+const CONTINUING: usize = 16;
+
+/// Begins sessions at one gateway, has it killed, and continues each of them at another: how many a second.
+pub fn continued(
+    token: &str,
+    first: SocketAddr,
+    other: SocketAddr,
+    sessions: usize,
+    kill: impl FnOnce(),
+) -> Result<f64> {
+    let mut ids = Vec::with_capacity(sessions);
+    let mut beginning: Vec<Connection> =
+        (0..CONTINUING).map(|_| Connection::open_as(token, first)).collect::<Result<_>>()?;
+    for number in 0..sessions {
+        let connection = &mut beginning[number % CONTINUING];
+        connection.session = None;
+        connection.handshake()?;
+        ids.push(connection.session.clone().context("a session has an id")?);
+    }
+    kill();
+    let mut going_on: Vec<Connection> =
+        (0..CONTINUING).map(|_| Connection::open_as(token, other)).collect::<Result<_>>()?;
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
+    let began = Instant::now();
+    for some in ids.chunks(CONTINUING) {
+        for (connection, id) in going_on.iter_mut().zip(some) {
+            connection.session = Some(id.clone());
+            connection.request = connection.post(ping.as_bytes());
+            connection.send()?;
+        }
+        for connection in &mut going_on[..some.len()] {
+            let answer = connection.answer()?;
+            ensure!(answer.status == 200, "a session was not continued: {}", answer.status);
+        }
+    }
+    Ok(sessions as f64 / began.elapsed().as_secs_f64())
+}
+
+/// One gateway listens, and takes a session; so its fleet is there.
+pub fn wait_for(token: &str, gateway: SocketAddr) -> Result<()> {
+    Connection::open_as(token, gateway)?.handshake()
+}
+
+/// How long a message takes through a server of NATS to somebody who answers, and the answer back: p50.
+pub fn bus_round_trip(bus: SocketAddr, times: usize) -> Result<Duration> {
+    let mut ends = [bus_connection(bus, "bench.answers")?, bus_connection(bus, "bench.questions")?];
+    let mut took = Vec::with_capacity(times);
+    for number in 0..times + WARM_UP {
+        let began = Instant::now();
+        let [asking, answering] = &mut ends;
+        asking.0.write_all(b"PUB bench.questions 64\r\n")?;
+        asking.0.write_all(&[b'x'; 64])?;
+        asking.0.write_all(b"\r\n")?;
+        answering.message()?;
+        answering.0.write_all(b"PUB bench.answers 64\r\n")?;
+        answering.0.write_all(&[b'x'; 64])?;
+        answering.0.write_all(b"\r\n")?;
+        asking.message()?;
+        if number >= WARM_UP {
+            took.push(began.elapsed());
+        }
+    }
+    took.sort_unstable();
+    took.get(took.len() / 2).copied().context("nothing was measured")
+}
+
+/// A connection in the text protocol of NATS.
+struct BusConnection(TcpStream, Vec<u8>);
+
+fn bus_connection(bus: SocketAddr, subject: &str) -> Result<BusConnection> {
+    let mut stream = TcpStream::connect(bus)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    write!(stream, "CONNECT {{\"verbose\":false}}\r\nSUB {subject} 1\r\nPING\r\n")?;
+    let mut connection = BusConnection(stream, Vec::new());
+    connection.until(b"PONG\r\n")?;
+    Ok(connection)
+}
+
+impl BusConnection {
+    /// The next message, with its 64 bytes.
+    fn message(&mut self) -> Result<()> {
+        self.until(b"MSG ")?;
+        self.until(&[b"x".repeat(64).as_slice(), b"\r\n"].concat())
+    }
+
+    fn until(&mut self, wanted: &[u8]) -> Result<()> {
+        let mut piece = [0; 4096];
+        loop {
+            if let Some(at) = find(&self.1, wanted) {
+                self.1.drain(..at + wanted.len());
+                return Ok(());
+            }
+            let count = self.0.read(&mut piece)?;
+            ensure!(count > 0, "the bus closed the connection");
+            self.1.extend_from_slice(&piece[..count]);
+        }
     }
 }

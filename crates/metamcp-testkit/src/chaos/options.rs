@@ -41,6 +41,10 @@ pub(super) struct Options {
     pub offers: Option<Offers>,
     /// Whether it has the tools of a server that keeps state.
     pub stateful: bool,
+    /// Whether it has a tool whose calls are tasks.
+    pub tasks: bool,
+    /// The name by which its pages call it, if it has pages.
+    pub pages: Option<String>,
 }
 
 /// Options of a process started by the child.
@@ -111,6 +115,8 @@ pub(super) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Mod
         era: Era::default(),
         offers: None,
         stateful: false,
+        tasks: false,
+        pages: None,
     };
     let mut descendant = None;
     while let Some(flag) = arguments.next() {
@@ -143,9 +149,11 @@ pub(super) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Mod
                 options.offers = Some(offers);
             }
             "--stateful" => options.stateful = text == "yes",
+            "--tasks" => options.tasks = text == "yes",
+            "--pages" => options.pages = Some(text.to_owned()),
             "--descendant" => descendant = Some(text.to_owned()),
             _ => bail!(
-                "unknown flag {flag}; there are --do --journal --after --only --odds --seed --once --lifetime-ms --era --offers --stateful --list"
+                "unknown flag {flag}; there are --do --journal --after --only --odds --seed --once --lifetime-ms --era --offers --stateful --tasks --pages --list"
             ),
         }
     }

@@ -16,7 +16,7 @@ use super::message::{Call, Incoming, Request, error_line, result_line};
 use super::offers;
 use super::options::Options;
 use super::server_state::{ServerState, linger};
-use super::{stateful, stateless};
+use super::{pages, stateful, stateless, tasks};
 use crate::journal::{EventKind, Record};
 
 pub(super) fn serve(options: Options) -> Result<()> {
@@ -96,6 +96,9 @@ fn request(server: &Arc<ServerState>, method: &str, request: &Request) -> Contro
                 }
             }
             let mut hello = honest::handshake(&request.params);
+            if server.options.tasks {
+                tasks::declare(&mut hello["capabilities"], false);
+            }
             if let Some(offers) = &server.options.offers {
                 offers.declare(&mut hello["capabilities"]);
             }
@@ -115,14 +118,29 @@ fn request(server: &Arc<ServerState>, method: &str, request: &Request) -> Contro
                     return ControlFlow::Continue(());
                 }
             }
-            let tools = honest::tools(server);
+            let mut tools = honest::tools(server);
+            if server.options.tasks {
+                tools.push(tasks::tool(is_stateless));
+            }
+            if server.options.pages.is_some() {
+                tools.extend(pages::tools());
+            }
             let list = if is_stateless { stateless::list(&tools) } else { json!({"tools": tools}) };
             server.send(&result_line(&request.id, &offers::shown(server, &list)));
         }
         "tools/call" => {
             let number = server.calls.fetch_add(1, Ordering::Relaxed) + 1;
             let asked = Call::new(request, number);
-            return call(server, Call { stateless: is_stateless, ..asked });
+            let asked = Call { stateless: is_stateless, ..asked };
+            if pages::call(server, &asked) {
+                return ControlFlow::Continue(());
+            }
+            if server.options.tasks && asked.tool == "errand" {
+                server.record_call(&asked);
+                server.send(&tasks::begin(server, &asked, &request.params["task"]));
+                return ControlFlow::Continue(());
+            }
+            return call(server, asked);
         }
         "logging/setLevel" => {
             server.record(&Record {
@@ -132,6 +150,8 @@ fn request(server: &Arc<ServerState>, method: &str, request: &Request) -> Contro
             server.send(&result_line(&request.id, "{}"));
         }
         "ping" => server.send(&result_line(&request.id, "{}")),
+        _ if tasks::takes(server, method, request, is_stateless) => {}
+        _ if pages::takes(server, method, request, is_stateless) => {}
         _ if offers::takes(server, method, request, is_stateless) => {}
         _ => server.send(&error_line(
             &request.id,

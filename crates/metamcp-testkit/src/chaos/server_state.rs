@@ -38,6 +38,7 @@ pub(super) struct ServerState {
     pub number: u64,
     /// What a stateful server was told last.
     pub kept: Mutex<String>,
+    pub tasks: super::tasks::Tasks,
     /// The capabilities the client declared.
     pub capabilities: OnceLock<Value>,
     /// Whether `server/discover` was received.
@@ -76,6 +77,7 @@ impl ServerState {
             // As many bits as a number in JSON keeps.
             number: RandomState::new().hash_one(std::process::id()) >> 11,
             kept: Mutex::default(),
+            tasks: super::tasks::Tasks::default(),
             capabilities: OnceLock::new(),
             probed: AtomicBool::new(false),
             subscription: Mutex::default(),

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::message::{Call, Request, error_line, notification_line, result_line};
 use super::offers;
 use super::server_state::{ServerState, die};
+use super::tasks;
 use crate::journal::{EventKind, Record};
 
 const VERSION: &str = "2026-07-28";
@@ -87,6 +88,9 @@ pub(super) fn takes(server: &Arc<ServerState>, method: &str, request: &Request) 
         Era::Modern | Era::Both if is_stateless(server, &request.params) => match method {
             "server/discover" => {
                 let mut found = discovery();
+                if server.options.tasks {
+                    tasks::declare(&mut found["capabilities"], true);
+                }
                 if let Some(offers) = &server.options.offers {
                     offers.declare(&mut found["capabilities"]);
                 }

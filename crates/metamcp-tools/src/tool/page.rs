@@ -184,6 +184,7 @@ impl Listing {
             server_about: None,
             server_version: server_version.and_then(shown),
             skipped: self.skipped,
+            made_from: None,
         }
     }
 

@@ -29,6 +29,7 @@ pub fn check<'h>(
     let source = match method {
         "tools/call" | "prompts/get" => "name",
         "resources/read" => "uri",
+        "tasks/get" | "tasks/update" | "tasks/cancel" => "taskId",
         _ => return Ok(()),
     };
     let value = header("mcp-name").ok_or_else(|| missing("Mcp-Name"))?;

@@ -159,7 +159,7 @@ pub(crate) struct RestartArgs {
 }
 
 /// A length of time as people write it: `250ms`, `5s`, `2m`, and plain seconds.
-fn length(text: &str) -> Result<Duration, String> {
+pub(super) fn length(text: &str) -> Result<Duration, String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let seconds = match unit {

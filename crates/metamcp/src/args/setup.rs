@@ -29,12 +29,16 @@ pub(super) const ADD_HELP: &str = "\
 The syntax is that of `claude mcp add`: options first, then the name, then the command after `--`, or a URL. The command is \
 not passed to a shell. A running gateway picks the server up by itself.
 
-Without a command or URL, the name is that of a well-known server or of one in a registry. The plan is shown, you are asked \
-for the values it needs, and after your approval it is installed: pinned to hashes, in a folder of its own, sandboxed where \
-the system can.
+Without a command or URL, the name is that of a server of the gallery or of one in a registry. The plan is shown, you \
+are asked for the values it needs, and after your approval it is installed: pinned to hashes, in a folder of its own, \
+sandboxed where the system can.
+
+In place of a name, say in quotes what you need: the servers of the gallery that do it are shown with what installing \
+one would do, without asking anybody else, and you choose. With --json they are only shown.
 
 Examples:
   metamcp add memory
+  metamcp add \"what is on my calendar tomorrow\"
   metamcp add -e directory=/home/me/notes --yes filesystem
   metamcp add -e GITHUB_PERSONAL_ACCESS_TOKEN=op://work/github/token github
   metamcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes
@@ -198,7 +202,8 @@ pub(crate) struct InitArgs {
 /// Arguments of `metamcp add`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct AddArgs {
-    /// The name for the server; without a command or URL, the name of a known server to install
+    /// The name for the server; without a command or URL, the name of a known server to install, or in quotes what is
+    /// needed
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// The command with its arguments, after `--`; or the URL of a remote server

@@ -1,4 +1,4 @@
-//! `metamcp add NAME` without a command: installs a server from the built-in list or a registry, by its name.
+//! `metamcp add NAME` without a command: installs a server from the gallery or a registry, by its name or for a need.
 //! Owns: its prompts.      Never: installs without approval, what is refused, or what lacks a value.
 //! In: a name and values.  Out: an installed server, pinned and sandboxed; or what is missing, by name.
 //! Tests: `tests/real/provision.rs`, and `tests/config/first.rs` for its messages.
@@ -14,6 +14,7 @@ use metamcp_provisioning::provision::{Candidate, Input, Plan, builtin, server_na
 use metamcp_types::nearest::nearest;
 use serde_json::json;
 
+use super::add_need::{self, Answer};
 use super::audited::Audited;
 use super::provisioned;
 use crate::args::AddArgs;
@@ -36,9 +37,13 @@ pub(crate) fn add(loaded: &Loaded, args: &AddArgs, out: &mut dyn Write) -> anyho
     let done = runtime.block_on(carry_out(loaded, (&provisioner, &audited), args, out))?;
     drop(runtime);
     audited.check()?;
-    let Some(Done { candidate, plan, argv }) = done else {
-        writeln!(out, "Nothing was installed.")?;
-        return Ok(Exit::Failure);
+    let Done { candidate, plan, argv } = match done {
+        Outcome::Done(done) => *done,
+        Outcome::Told => return Ok(Exit::Success),
+        Outcome::Declined => {
+            writeln!(out, "Nothing was installed.")?;
+            return Ok(Exit::Failure);
+        }
     };
     let done = if args.write.dry_run { "would be installed" } else { "installed" };
     if args.write.json {
@@ -72,6 +77,13 @@ pub(crate) fn add(loaded: &Loaded, args: &AddArgs, out: &mut dyn Write) -> anyho
     Ok(Exit::Success)
 }
 
+enum Outcome {
+    Done(Box<Done>),
+    /// It was asked which servers there are, no more.
+    Told,
+    Declined,
+}
+
 /// What was installed, or would be.
 struct Done {
     candidate: Candidate,
@@ -80,15 +92,22 @@ struct Done {
     argv: Vec<String>,
 }
 
-/// `None` if the person declined.
 async fn carry_out(
     loaded: &Loaded,
     (provisioner, audited): (&Provisioner, &Audited),
     args: &AddArgs,
     out: &mut dyn Write,
-) -> anyhow::Result<Option<Done>> {
-    let working = progress::step(format!("looking for {}", visible(&args.name)));
-    let candidate = found(provisioner, &args.name).await?;
+) -> anyhow::Result<Outcome> {
+    let names = taken(loaded, provisioner);
+    let candidate = match add_need::answer(provisioner, &names, args, out).await? {
+        Answer::Name => {
+            let _working = progress::step(format!("looking for {}", visible(&args.name)));
+            found(provisioner, &args.name).await?
+        }
+        Answer::Chosen(candidate) => *candidate,
+        Answer::Told => return Ok(Outcome::Told),
+        Answer::Declined => return Ok(Outcome::Declined),
+    };
     if let Some(record) = provisioner.installed(&candidate) {
         bail!(
             "{} is already installed, as `{}`; `metamcp remove {}` removes it",
@@ -97,8 +116,8 @@ async fn carry_out(
             record.plan.server
         );
     }
-    working.say(format!("planning the installation of {}", visible(&candidate.package())));
-    let names = taken(loaded, provisioner);
+    let working =
+        progress::step(format!("planning the installation of {}", visible(&candidate.package())));
     let plan = provisioner
         .plan(&candidate, &|name| names.contains(name), true)
         .await
@@ -117,7 +136,7 @@ async fn carry_out(
         let question = format!("Install {} exactly as shown?", plan.server);
         if !prompt::agrees(out, &question, args.yes, "nothing was installed")? {
             provisioner.decided(&plan, None, "declined");
-            return Ok(None);
+            return Ok(Outcome::Declined);
         }
         provisioner.decided(&plan, None, "approved");
         audited.check()?;
@@ -128,7 +147,7 @@ async fn carry_out(
             .with_context(|| format!("{} was not installed", visible(&candidate.package())))?;
     }
     let argv = plan.shown(&consent.argv);
-    Ok(Some(Done { candidate, plan, argv }))
+    Ok(Outcome::Done(Box::new(Done { candidate, plan, argv })))
 }
 
 /// The one server with that name.
@@ -144,11 +163,10 @@ async fn found(provisioner: &Provisioner, name: &str) -> anyhow::Result<Candidat
         let hint = near.first().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
         let notes: String = notes.iter().map(|note| format!("\n{}", visible(note))).collect();
         return Err(misuse(format!(
-            "no server `{}` was found in metamcp's own list or in the registries{hint}\n\
-             Known without a registry: {}.\n\
+            "no server `{}` was found in the gallery or in the registries{hint}\n\
+             Say what you need in quotes, as in `metamcp add \"read my calendar\"`, and metamcp looks for a server.\n\
              For a server of your own, give the command after `--`, or a URL with --url.{notes}",
-            visible(name),
-            short.join(", ")
+            visible(name)
         )));
     }
     let names: Vec<String> = all

@@ -239,6 +239,12 @@ fn login_of<'a>(
             "the server {name:?} is local: there is nothing to sign in to"
         )));
     };
+    if url.is_empty() {
+        let name = &server.name;
+        return Err(misuse(format!(
+            "the entry of {name:?} does not say where its API is: set `baseUrl` to sign in there"
+        )));
+    }
     let address = Address::parse(url).context("its url is invalid")?;
     let settings = &loaded.config.settings;
     let login_storage = LoginStorage::new(&settings.home, settings.token_store);

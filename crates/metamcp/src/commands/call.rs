@@ -164,7 +164,7 @@ pub(crate) fn show(result: &Value, json: bool, out: &mut dyn Write) -> anyhow::R
     ];
     let misnamed = ["server_not_found", "tool_not_found", "validation_input"];
     // These never reached the tool.
-    let kept_off = ["denied", "cancelled", "limit_exceeded", "internal"];
+    let kept_off = ["denied", "approval_required", "cancelled", "limit_exceeded", "internal"];
     Ok(if unavailable.contains(&code) {
         Exit::Unavailable
     } else if is_ours && misnamed.contains(&code) {

@@ -260,6 +260,11 @@ pub(crate) fn server_json(server: &ServerConfig) -> Value {
         json["env"] = json!(names(env));
         json["cwd"] = json!(cwd);
     }
+    if let Some(api) = server.transport.api() {
+        json["openapi"] = json!(clean(&api.description));
+        json["include"] = json!(api.include);
+        json["exclude"] = json!(api.exclude);
+    }
     if let Some(RemoteEndpoint { url, headers, .. }) = server.transport.remote() {
         json["url"] = json!(clean(url));
         json["headers"] = json!(names(headers));

@@ -162,7 +162,17 @@ fn facts(
         rows.push(("inherits", inherited(server, global).join(" ")));
     }
     if let Some(RemoteEndpoint { url, headers, .. }) = server.transport.remote() {
-        rows.push(("url", clean(url)));
+        if let Some(api) = server.transport.api() {
+            rows.push(("openapi", clean(&api.description)));
+            for (word, rules) in [("include", &api.include), ("exclude", &api.exclude)] {
+                if !rules.is_empty() {
+                    rows.push((word, visible(&rules.join(", "))));
+                }
+            }
+        }
+        if !url.is_empty() {
+            rows.push(("url", clean(url)));
+        }
         rows.push(("type", server.transport.name().to_owned()));
         if !headers.is_empty() {
             rows.push(("headers", masked(headers)));

@@ -18,7 +18,7 @@ use metamcp_engine::task;
 use metamcp_search::search::{
     FEATURE_NAMES, NEAR_NAMES, parts, parts_of_nearness, parts_with_nearness,
 };
-use metamcp_surface::discover::{DiscoverRequest, Operation};
+use metamcp_surface::discover::{DiscoverRequest, Operation, split_id};
 use metamcp_types::nearest::nearest;
 use serde_json::{Value, json};
 
@@ -48,31 +48,40 @@ fn scopes(loaded: &Loaded, args: &ListArgs, out: &mut dyn Write) -> anyhow::Resu
         let members = gateway.context.members();
         let told = |one: &Arc<Definition>| {
             let (scope, why) = gateway.context.scope_of(one);
-            (one.name.to_string(), scope.as_str(), why.to_string())
+            let misfits = gateway.catalog.misfits(one.id);
+            (one.name.to_string(), scope.as_str(), why.to_string(), misfits)
         };
         members.iter().map(told).collect::<Vec<_>>()
     })?;
     if let Some(name) = args.server.as_ref()
-        && !all.iter().any(|(known, _, _)| known == name)
+        && !all.iter().any(|(known, ..)| known == name)
     {
-        let near = nearest(name, all.iter().map(|(known, _, _)| known.as_str()), 1);
+        let near = nearest(name, all.iter().map(|(known, ..)| known.as_str()), 1);
         return Err(no_server(name, near.first().copied()));
     }
     let is_wanted = |name: &str| args.server.as_ref().is_none_or(|wanted| wanted == name);
-    let chosen = all.iter().filter(|(name, _, _)| is_wanted(name));
+    let chosen = all.iter().filter(|(name, ..)| is_wanted(name));
     if args.json {
         let servers: Vec<Value> = chosen
-            .map(|(name, scope, why)| {
+            .map(|(name, scope, why, misfits)| {
                 // The sentence begins with the scope, which has a member of its own here.
                 let why = why.split_once(": ").map_or(why.as_str(), |(_, why)| why);
-                json!({ "name": name, "scope": scope, "why": why })
+                let mut told = json!({ "name": name, "scope": scope, "why": why });
+                if !misfits.is_empty() {
+                    told["misfits"] = json!(misfits);
+                }
+                told
             })
             .collect();
         writeln!(out, "{:#}", json!({ "servers": servers }))?;
         return Ok(Exit::Success);
     }
-    let rows: Vec<(&str, String)> =
-        chosen.map(|(name, _, why)| (name.as_str(), render::visible(why))).collect();
+    let rows: Vec<(&str, String)> = chosen
+        .map(|(name, _, why, misfits)| {
+            let all = [why].into_iter().chain(misfits).cloned().collect::<Vec<_>>();
+            (name.as_str(), render::visible(&all.join("; ")))
+        })
+        .collect();
     render::facts(out, &rows, terminal::width())?;
     Ok(Exit::Success)
 }
@@ -182,9 +191,12 @@ fn why(
         wait_for_lists(gateway, &request).await;
         // Whatever it finds, it loads the servers' tool lists.
         let found = gateway::discover(gateway, request).await?;
-        Ok((found, gateway.view.why(&query, server.as_deref(), limit).await))
+        let reasons = gateway.view.why(&query, server.as_deref(), limit).await;
+        let overrides: Vec<Option<String>> =
+            reasons.iter().map(|reason| overridden(gateway, &reason.id)).collect();
+        Ok((found, reasons, overrides))
     })?;
-    let (mut found, reasons) = match found {
+    let (mut found, reasons, overrides) = match found {
         Ok(found) => found,
         Err(finished) => return call::show(&gateway::result(finished)?, json, out),
     };
@@ -193,14 +205,21 @@ fn why(
         for tool in found.json["tools"].as_array_mut().into_iter().flatten() {
             let reason = reasons.iter().find(|reason| tool["id"] == reason.id.as_str());
             tool["why"] = reason.map(reason_json).unwrap_or_default();
+            let at = reasons.iter().position(|reason| tool["id"] == reason.id.as_str());
+            if let Some(of) = at.and_then(|at| overrides[at].as_ref()) {
+                tool["override"] = of.as_str().into();
+            }
         }
         writeln!(out, "{:#}", found.json)?;
         return Ok(Exit::Success);
     }
-    for reason in &reasons {
+    for (reason, of) in reasons.iter().zip(&overrides) {
         let id = render::visible(&reason.id);
         let sure = reason.confidence.map(|chance| format!("  {:.0}% sure", chance * 100.0));
         writeln!(out, "{}{}", render::styled(render::BOLD, &id), sure.unwrap_or_default())?;
+        if let Some(of) = of {
+            writeln!(out, "  shown by your override of {}", render::visible(of))?;
+        }
         let words: Vec<String> =
             reason.words.iter().map(|(word, rarity)| format!("{word} ({rarity:.1})")).collect();
         let words = if words.is_empty() { "none".to_owned() } else { words.join(", ") };
@@ -219,6 +238,15 @@ fn why(
         writeln!(out, "{}", found.text.trim_end())?;
     }
     Ok(Exit::Success)
+}
+
+/// The server's own name of a tool that is shown by an override.
+fn overridden(gateway: &Gateway, id: &str) -> Option<String> {
+    let (server, tool) = split_id(id)?;
+    let servers = gateway.servers();
+    let overrides = &servers.named(server)?.config.overrides;
+    let original = overrides.original(tool);
+    overrides.for_tool(original).map(|_| original.to_owned())
 }
 
 /// The features of the re-ranking, each with what it adds to the score.

@@ -20,42 +20,48 @@ use crate::{progress, prompt, render};
 
 fn no_such_plan(id: &str) -> anyhow::Error {
     misuse(format!(
-        "no plan {} is pending: it was used, has expired after an hour, or never existed",
+        "no plan or call {} is pending: it was used, has expired after an hour, or never existed",
         render::visible(id)
     ))
 }
 
+/// The pending plans as JSON, or the one with this id.
+pub(super) fn waiting_json(loaded: &Loaded, id: Option<&str>) -> Vec<Value> {
+    let waiting = Store::new(&loaded.config.settings.home).pending().into_iter();
+    let wanted = waiting.filter(|(known, _)| id.is_none_or(|id| id == known));
+    wanted.map(|(id, pending)| json!({ "id": id, "plan": plan_json(&pending.plan) })).collect()
+}
+
+/// Prints the pending plans; whether there are any.
+pub(super) fn list_waiting(loaded: &Loaded, out: &mut dyn Write) -> anyhow::Result<bool> {
+    let waiting = Store::new(&loaded.config.settings.home).pending();
+    for (id, pending) in &waiting {
+        writeln!(out, "{}", render::styled(render::BOLD, id))?;
+        writeln!(out, "{}", render::visible(&told(&pending.plan)))?;
+    }
+    Ok(!waiting.is_empty())
+}
+
 /// Shows a pending plan and asks for approval, which only a person at a terminal can give.
-pub(crate) fn approve(
+pub(super) fn approve(
     loaded: &Loaded,
     args: &ApproveArgs,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
-    let store = Store::new(&loaded.config.settings.home);
-    let waiting = store.pending();
-    let Some(id) = args.id.as_deref().filter(|_| !args.json) else {
-        let wanted = |known: &String| args.id.as_ref().is_none_or(|id| id == known);
-        let shown: Vec<_> = waiting.into_iter().filter(|(id, _)| wanted(id)).collect();
-        if let Some(id) = args.id.as_deref().filter(|_| shown.is_empty()) {
+    let id = args.id.as_deref().unwrap_or_default();
+    if args.json {
+        let all = waiting_json(loaded, Some(id));
+        if all.is_empty() {
             return Err(no_such_plan(id));
         }
-        if args.json {
-            let all: Vec<Value> = shown
-                .iter()
-                .map(|(id, pending)| json!({ "id": id, "plan": plan_json(&pending.plan) }))
-                .collect();
-            writeln!(out, "{:#}", Value::from(all))?;
-            return Ok(Exit::Success);
-        }
-        if shown.is_empty() {
-            writeln!(out, "No plan is pending.")?;
-        }
-        for (id, pending) in shown {
-            writeln!(out, "{}", render::styled(render::BOLD, &id))?;
-            writeln!(out, "{}", render::visible(&told(&pending.plan)))?;
-        }
+        writeln!(out, "{:#}", Value::from(all))?;
         return Ok(Exit::Success);
-    };
+    }
+    if args.span.is_some() || args.always || args.any_arguments || args.decline {
+        return Err(misuse("this is no call that waits; a plan is approved as it is"));
+    }
+    let store = Store::new(&loaded.config.settings.home);
+    let waiting = store.pending();
     let mut values = Vec::new();
     for value in &args.values {
         let (name, value) = value.split_once('=').context("--set wants NAME=VALUE").or_misuse()?;

@@ -144,7 +144,7 @@ pub(crate) fn run_for_page(job: Job, runtime: Handle) -> CommandOutput {
     CommandOutput { code, out: plain(&printed.out), err: plain(&printed.err) }
 }
 
-/// Whether the page runs this command: those that show or edit the configuration, and nothing that asks or approves.
+/// Whether the page runs this command: those that show or edit the configuration, those that ask a fleet, and nothing that asks or approves.
 fn is_of_page(args: &args::Args) -> bool {
     use args::{Command, ConfigCommand};
     matches!(
@@ -154,6 +154,8 @@ fn is_of_page(args: &args::Args) -> bool {
                 | Command::Enable(_)
                 | Command::Disable(_)
                 | Command::Config(ConfigCommand::Check(_))
+                // Asks the fleet, whose nodes decide whether they do it.
+                | Command::Fleet(_)
         )
     )
 }

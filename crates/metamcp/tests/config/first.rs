@@ -229,3 +229,40 @@ fn what_the_commands_that_use_servers_say() {
     assert!(measured.contains("hit@1") && measured.contains("hybrid"), "{measured}");
     assert_snapshot!(all);
 }
+
+/// Nothing listens there: whoever asks a registry is refused at once.
+const NOBODY: &str = "http://127.0.0.1:9";
+
+#[test]
+fn a_need_is_answered_from_the_gallery_alone() {
+    let shell = shell();
+    let asked = |line: &[&str]| shell.run(&[line, &["--registries", NOBODY]].concat());
+    let output = asked(&["add", "what time is it in Tokyo", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&told["done"], &told["notes"]), (&json!("nothing"), &json!([])));
+    let choices = told["choices"].as_array().unwrap();
+    let clock = choices.iter().find(|one| one["package"] == "mcp-server-time").unwrap();
+    assert!(clock["integrity"].as_str().unwrap().starts_with("sha256:"), "{clock:#}");
+    assert!(clock["age_days"].as_u64() > Some(0) && clock["verdict"] == "needs approval");
+    assert!(clock["runs"].as_str().unwrap().ends_with("/venv/bin/mcp-server-time"), "{clock:#}");
+    // What one cannot do without is named before anything is fetched.
+    let output = asked(&["add", "refund a customer's card payment", "--json"]);
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["choices"][0]["variables"][0]["name"], "STRIPE_SECRET_KEY", "{told:#}");
+    assert_eq!(told["choices"][0]["variables"][0]["secret"], true);
+    // Without a terminal nobody can choose, and a flag chooses nothing.
+    let output = asked(&["add", "what time is it in Tokyo"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("Installing time would do this:") && said.contains("sandbox"), "{said}");
+    let output = asked(&["add", "what time is it in Tokyo", "--yes"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(asked(&["add", "what time is it in Tokyo", "--dry-run"]).status.code(), Some(0));
+}
+
+#[test]
+fn a_need_that_no_server_covers_gets_an_honest_no() {
+    let said = shell().told(&["add", "unlock my car", "--registries", "none"]);
+    assert!(said.contains("no server was found for \"unlock my car\""), "{said}");
+}

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use metamcp_testkit::Workspace;
-use serde_json::Value;
+use metamcp_testkit::{EventKind, Workspace, chaos_server};
+use serde_json::{Value, json};
 
 /// How long an answer may take on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -37,8 +37,18 @@ impl Page {
     }
 
     fn link(&self) -> Link {
+        self.link_by(Stdio::null())
+    }
+
+    /// The same, asked for at a terminal.
+    fn link_by_a_person(&self) -> Link {
+        let terminal = nix::pty::openpty(None, None).unwrap();
+        self.link_by(Stdio::from(terminal.slave))
+    }
+
+    fn link_by(&self, input: Stdio) -> Link {
         let mut command = self.workspace.command_as_it_is(Path::new(env!("CARGO_BIN_EXE_metamcp")));
-        let output = command.args(["ui", "--json"]).stdin(Stdio::null()).output().unwrap();
+        let output = command.args(["ui", "--no-open", "--json"]).stdin(input).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         let told: Value = serde_json::from_slice(&output.stdout).unwrap();
         let rest = told["url"].as_str().unwrap().strip_prefix("http://127.0.0.1:").unwrap();
@@ -241,4 +251,57 @@ fn a_configuration_without_a_daemon_has_no_page() {
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("daemon.mode: off"), "{said}");
+}
+
+#[test]
+fn a_call_from_the_page_waits_for_a_person_as_any_other() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.with_daemon();
+    workspace.server("a", chaos_server(&[]).setting("approve", json!("destructive")));
+    workspace.write_config().unwrap();
+    let page = Page { workspace };
+    let enter = |link: Link| {
+        let (cookie, key) = entered(&link);
+        let halves = format!("cookie: {cookie}\r\nx-metamcp-key: {key}\r\n");
+        move |name: &str, body: &Value| {
+            let answer = post(link.port, &format!("/api/{name}"), &halves, &body.to_string());
+            (answer.status, serde_json::from_str::<Value>(&answer.body).unwrap_or_default())
+        }
+    };
+    let (program, person) = (enter(page.link()), enter(page.link_by_a_person()));
+    let run = |key: &str| json!({ "tool": "a:effect", "args": { "key": key } });
+    let executed = || {
+        let journal = page.workspace.journal("a");
+        journal.of(EventKind::Execute).unwrap_or_default().len()
+    };
+    let refused = person("run", &run("one")).1.to_string();
+    assert!(refused.contains("approval_required"), "{refused}");
+    let waiting = |of: &dyn Fn(&str, &Value) -> (u16, Value)| of("approvals", &json!({})).1;
+    let shown = waiting(&person);
+    let call = shown.pointer("/calls/0").or_else(|| shown.pointer("/ok/calls/0")).unwrap();
+    assert!(call["told"].as_str().unwrap().contains("\"key\": \"one\""), "{call:#}");
+    let answer = json!({ "id": call["id"], "approve": true, "for": "once" });
+    // What a program opened approves nothing.
+    let (status, said) = program("answer_call", &answer);
+    assert!(status != 200 && said.to_string().contains("cannot approve"), "{status} {said}");
+    assert!(person("run", &run("one")).1.to_string().contains("approval_required"));
+    assert_eq!(executed(), 0);
+    assert_eq!(person("answer_call", &answer).0, 200);
+    let ran = person("run", &run("one")).1.to_string();
+    assert!(!ran.contains("approval_required"), "{ran}");
+    assert!(person("run", &run("one")).1.to_string().contains("approval_required"));
+    assert_eq!(executed(), 1);
+    // For longer, and taken back; what is unknown is refused.
+    let rule = json!({ "id": call["id"], "approve": true, "for": "always", "anyArguments": true });
+    assert_eq!(person("answer_call", &rule).0, 200);
+    person("run", &run("two"));
+    assert_eq!(executed(), 2);
+    let granted = waiting(&program);
+    let granted = granted.pointer("/granted/0").or_else(|| granted.pointer("/ok/granted/0"));
+    let granted = granted.unwrap().clone();
+    assert_eq!(granted["anyArguments"], true);
+    assert_eq!(program("revoke", &json!({ "id": granted["id"] })).0, 200);
+    assert!(person("run", &run("three")).1.to_string().contains("approval_required"));
+    assert_ne!(person("answer_call", &json!({ "id": "0123456789ab", "approve": true })).0, 200);
+    assert_eq!(executed(), 2);
 }

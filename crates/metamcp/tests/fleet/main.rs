@@ -13,9 +13,20 @@
 )]
 
 mod bus;
+mod clients;
+mod documented;
+mod events;
+mod lists;
+mod logins;
 mod messages;
+mod network;
 mod nodes;
+mod operating;
 mod principals;
+mod results;
+mod strangers;
+mod upgrade;
+mod world;
 
 use std::time::Duration;
 

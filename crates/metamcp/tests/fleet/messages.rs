@@ -46,11 +46,11 @@ async fn config(nats: &Nats, node: &str, key: usize) -> BusConfig {
     }
 }
 
-async fn bus(nats: &Nats, node: &str) -> Bus {
+pub(crate) async fn bus(nats: &Nats, node: &str) -> Bus {
     Bus::connect(config(nats, node, 0).await).await.unwrap()
 }
 
-fn run<T>(test: impl Future<Output = T>) -> T {
+pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await.expect("it hangs") })
 }

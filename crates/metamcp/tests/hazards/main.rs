@@ -12,6 +12,7 @@
     reason = "the whole binary is a test, which clippy cannot see outside test functions"
 )]
 
+mod apps;
 mod burdens;
 mod cancel;
 mod crash;
@@ -34,3 +35,4 @@ mod server_requests;
 mod shutdown;
 mod slow;
 mod surroundings;
+mod tasks;

@@ -96,7 +96,8 @@ def main():
 /// Writes the files of an installed server whose second argument is the given value.
 fn install(place: &Place, kind: Kind, entry: &str, is_secret: bool) -> PathBuf {
     let home = place.folder.path().join(".metamcp");
-    let mut candidate = builtin().remove(1);
+    let mut candidate =
+        builtin().into_iter().find(|one| one.name.ends_with("server-memory")).unwrap();
     candidate.offer.kind = kind;
     "wheel".clone_into(&mut candidate.offer.identifier);
     candidate.offer.environment.clear();

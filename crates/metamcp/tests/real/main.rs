@@ -23,6 +23,7 @@ mod fake_engine;
 mod fake_sources;
 mod fleet;
 mod full_surface;
+mod gallery;
 mod http;
 mod identical;
 mod images;
@@ -33,6 +34,7 @@ mod model;
 mod npm_search;
 #[cfg(feature = "otlp")]
 mod observability;
+mod openapi;
 mod page;
 mod peer;
 mod plan;

@@ -165,7 +165,7 @@ fn an_empty_gateway_says_on_each_page_what_to_do() {
     workspace.write_config().unwrap();
     let page = Page::new(workspace);
     let report = page.play("empty", true, &Value::Null);
-    assert_eq!(steps(&report).len(), 9, "{report:#}");
+    assert_eq!(steps(&report).len(), 10, "{report:#}");
     page.play("ended", false, &Value::Null);
 }
 

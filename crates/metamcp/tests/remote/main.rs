@@ -18,6 +18,7 @@ mod hostile;
 mod keyring;
 mod login;
 mod network;
+mod openapi;
 mod tls;
 mod transports;
 mod world;

@@ -4,6 +4,7 @@
     reason = "all of this is tests, which clippy cannot see outside test functions"
 )]
 
+mod approvals;
 mod budget;
 mod chain;
 mod cold;
@@ -11,7 +12,9 @@ mod full;
 mod gateway;
 mod large;
 mod names;
+mod overrides;
 mod paging;
+mod pins;
 mod progress;
 mod records;
 mod redacted;

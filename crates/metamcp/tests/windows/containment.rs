@@ -1,6 +1,7 @@
 //! A gateway that is killed takes everything along that it started, however hostile.
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -75,6 +76,7 @@ fn nothing_survives_a_hard_kill() {
         client.child.wait().unwrap();
         until("the end of all", || marked(mark.path()).is_empty());
     }
-    println!("{kills} gateways killed, with {total} processes of servers, {most} at most");
+    let counted = "gateways killed with their servers running, none of which survived";
+    writeln!(io::stdout(), "counted: {kills} {counted} ({total} processes, {most} at most)").ok();
     assert!(most >= 8, "never more than {most} processes; the test shows nothing");
 }

@@ -74,7 +74,7 @@ fn a_client_and_commands_share_one_daemon() {
     let status = daemon.status();
     assert_eq!(status["sessions"].as_array().map(Vec::len), Some(1), "{status}");
     assert_eq!(status["servers"].as_array().map(Vec::len), Some(1), "{status}");
-    assert!(daemon.told(&["call", "text", "count_words", "text=a b"]).contains('2'));
+    assert!(daemon.told(&["call", "text:count_words", "text=a b"]).contains('2'));
     assert!(daemon.told(&["list"]).contains("text"));
     assert_eq!(daemon.status()["pid"], status["pid"]);
     client.close();
@@ -154,8 +154,9 @@ fn a_restart_loses_no_call() {
 #[test]
 fn a_daemon_that_nobody_needs_ends() {
     let daemon = Daemon::new();
-    let mut command = daemon.command(&["call", "text", "count_words", "text=a"]);
-    let ran = command.env("METAMCP_DAEMON_IDLE_EXIT", "100ms").output().unwrap();
+    let mut command = daemon.command(&["call", "text:count_words", "text=a"]);
+    // Longer than the command takes from starting it to using it.
+    let ran = command.env("METAMCP_DAEMON_IDLE_EXIT", "5s").output().unwrap();
     assert!(ran.status.success(), "{ran:?}");
     let began = Instant::now();
     while daemon.run(&["daemon", "status"]).0 != Some(4) {

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::world::{User, said};
+use crate::world::{User, folder_of};
 
 /// A server as small as one can be, without any package.
 const NODE_SERVER: &str = r#"
@@ -65,9 +65,9 @@ while True:
 /// What npm writes for a package's command.
 const COMMAND: &str = "@ECHO off\r\nGOTO start\r\n:find_dp0\r\nSET dp0=%~dp0\r\nEXIT /b\r\n:start\r\nSETLOCAL\r\nCALL :find_dp0\r\n\r\nIF EXIST \"%dp0%\\node.exe\" (\r\n  SET \"_prog=%dp0%\\node.exe\"\r\n) ELSE (\r\n  SET \"_prog=node\"\r\n  SET PATHEXT=%PATHEXT:;.JS;=;%\r\n)\r\n\r\nendLocal & goto #_undefined_# 2>NUL || title %COMSPEC% & \"%_prog%\"  \"%dp0%\\node_modules\\small\\index.js\" %*\r\n";
 
-/// Whether a node for Windows is there; where the test command could not get one, it says so itself.
+/// Whether a node for Windows is there.
 fn node() -> Option<std::path::PathBuf> {
-    said("TEST_NODE")
+    folder_of("node.exe", "TEST_NODE")
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn npx_runs_an_installed_package_without_itself_in_between() {
 
 #[test]
 fn a_python_server_answers_by_its_interpreter_and_as_a_script() {
-    let Some(python) = said("TEST_PYTHON") else { return };
+    let Some(python) = folder_of("python.exe", "TEST_PYTHON") else { return };
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("small server.py");
     fs::write(&script, PYTHON_SERVER).unwrap();

@@ -26,6 +26,15 @@ pub(crate) fn said(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
+/// The folder of a program: the one that the test command says, or the first in `PATH` that has it.
+pub(crate) fn folder_of(program: &str, variable: &str) -> Option<PathBuf> {
+    let in_path = || {
+        let path = std::env::var_os("PATH")?;
+        std::env::split_paths(&path).find(|folder| folder.join(program).is_file())
+    };
+    said(variable).or_else(in_path)
+}
+
 /// A user with a home that has nothing in it.
 pub(crate) struct User {
     root: TempDir,

@@ -106,7 +106,8 @@ impl ConfigPreview {
                 "name": server.name,
                 "replaces": server.replaces,
                 "command": (!server.is_remote).then_some(&server.runs),
-                "url": server.is_remote.then_some(&server.runs),
+                "url": (server.is_remote && server.openapi.is_none()).then_some(&server.runs),
+                "openapi": server.openapi.is_some().then_some(&server.runs),
                 "cwd": server.cwd,
                 "gives": named(&server.gives),
                 "reads": server.reads,
@@ -144,7 +145,11 @@ fn server_told(out: &mut String, server: &ServerPreview) {
         line(out, &format!("  is not used: {why}"));
     }
     if !server.runs.is_empty() {
-        let verb = if server.is_remote { "connects to" } else { "runs" };
+        let verb = match (server.is_remote, &server.openapi) {
+            (_, Some(_)) => "makes tools of the API",
+            (true, None) => "connects to",
+            (false, None) => "runs",
+        };
         line(out, &format!("  {verb}: {}", server.runs));
     }
     if let Some(cwd) = &server.cwd {
@@ -152,7 +157,10 @@ fn server_told(out: &mut String, server: &ServerPreview) {
     }
     let what = if server.is_remote { "header" } else { "variable" };
     for (name, value) in &server.gives {
-        line(out, &format!("  {what}: {name} = {}", or_empty(value)));
+        match name.strip_prefix("credentials:") {
+            Some(scheme) => line(out, &format!("  credential: {scheme} = {}", or_empty(value))),
+            None => line(out, &format!("  {what}: {name} = {}", or_empty(value))),
+        }
     }
     if !server.reads.is_empty() {
         line(out, &format!("  gets from your environment: {}", server.reads.join(", ")));

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use jsonc_parser::ast::Value;
+use jsonc_parser::common::Range;
 
 use super::transport::Values;
 use crate::config::read::{Fields, Key, Node};
-use crate::config::{Grant, HttpOptions, IdentityProvider, Login, TlsFiles};
+use crate::config::{Grant, HttpOptions, IdentityProvider, Login, OAuthEndpoints, TlsFiles};
 use crate::settings::shown;
 use metamcp_types::secret::{Reference, Secret};
 use metamcp_types::web::Address;
@@ -69,7 +70,7 @@ fn read_tls(values: &mut Values<'_, '_, '_>, node: &Node<'_, '_>) -> Option<TlsF
     Some(files)
 }
 
-const LOGIN_KEYS: [Key; 9] = [
+const LOGIN_KEYS: [Key; 11] = [
     Key { name: "enabled", aliases: &[] },
     Key { name: "clientId", aliases: &["client_id", "CLIENT_ID"] },
     Key { name: "clientSecret", aliases: &["client_secret", "CLIENT_SECRET"] },
@@ -79,6 +80,8 @@ const LOGIN_KEYS: [Key; 9] = [
     Key { name: "clientMetadataUrl", aliases: &["client_metadata_url"] },
     Key { name: "callbackPort", aliases: &["callback_port"] },
     Key { name: "identityProvider", aliases: &["identity_provider", "idp"] },
+    Key { name: "authorizationUrl", aliases: &["authorization_url"] },
+    Key { name: "tokenUrl", aliases: &["token_url"] },
 ];
 
 const COMPANY_KEYS: [Key; 3] = [
@@ -152,12 +155,42 @@ fn read_login(values: &mut Values<'_, '_, '_>, node: &Node<'_, '_>) -> Option<Lo
         login.identity_provider = Some(read_identity_provider(values, &field.node)?);
         login.grant = Grant::Machine;
     }
+    login.endpoints = read_endpoints(values, &mut fields)?;
     let proves = login.client_secret.is_some() || login.private_key.is_some();
     if login.grant == Grant::Machine && (login.client_id.is_none() || !proves) {
         let message = "`client_credentials` needs `clientId` and `clientSecret` or `privateKey`";
         values.report.problem(node.range(), &node.path, message);
     }
     Some(login)
+}
+
+/// The addresses of the authorization server: the one for tokens, and the one for a person with it.
+fn read_endpoints(
+    values: &mut Values<'_, '_, '_>,
+    fields: &mut Fields<'_, '_>,
+) -> Option<Option<OAuthEndpoints>> {
+    let mut address = |name: &str| -> Option<Option<(String, Range, String)>> {
+        let Some(field) = fields.take(name) else { return Some(None) };
+        let text = bounded(values, &field.node)?;
+        if !Address::parse(&text).is_ok_and(|address| address.is_confidential()) {
+            let message = "must begin with https://";
+            values.report.problem(field.node.range(), &field.node.path, message);
+            return None;
+        }
+        Some(Some((text, field.node.range(), field.node.path)))
+    };
+    let (authorization, token) = (address("authorizationUrl")?, address("tokenUrl")?);
+    match (authorization, token) {
+        (Some((_, range, path)), None) => {
+            values.report.problem(range, &path, "needs `tokenUrl` beside it");
+            None
+        }
+        (authorization, Some((token_url, ..))) => {
+            let authorization_url = authorization.map(|(url, ..)| url);
+            Some(Some(OAuthEndpoints { authorization_url, token_url }))
+        }
+        (None, None) => Some(None),
+    }
 }
 
 fn read_identity_provider(

@@ -11,7 +11,7 @@ use crate::config::expand::expand;
 use crate::config::keys::TRANSPORTS;
 use crate::config::read::{Field, Fields, Node, properties};
 use crate::config::report::Report;
-use crate::config::{HttpKind, LocalCommand, RemoteEndpoint, Transport};
+use crate::config::{ApiEndpoint, HttpKind, LocalCommand, RemoteEndpoint, Transport};
 use crate::settings::shown;
 use metamcp_types::secret::{Reference, Secret, names_a_secret};
 
@@ -230,6 +230,13 @@ pub(super) fn read_transport(
         None => None,
     };
     let (command, url) = (fields.take("command"), fields.take("url"));
+    if let Some(description) = fields.take("openapi") {
+        return read_api(values, &description, stated, [command, url], fields);
+    }
+    for key in ["baseUrl", "credentials", "include", "exclude"] {
+        let unused = fields.take(key);
+        ignored(values.report, unused.into_iter(), "a server without `openapi`");
+    }
     match (stated, command, url) {
         (None, Some(_), Some(url)) => {
             let message = "both `command` and a URL are given";
@@ -261,12 +268,16 @@ pub(super) fn read_transport(
             read_http(values, &url, kind, fields)
         }
         (None, None, None) => {
-            let hint = "a local server needs `command`, a remote one needs `url`".to_owned();
+            let hint = "a local server needs `command`, a remote one needs `url`, an API without a server needs `openapi`".to_owned();
             values.report.problem_with(key_range, path, "has neither `command` nor `url`", hint);
             None
         }
         (Some(kind), ..) => {
-            let needed = if kind == "stdio" { "command" } else { "url" };
+            let needed = match kind {
+                "stdio" => "command",
+                "openapi" => "openapi",
+                _ => "url",
+            };
             values.report.problem(
                 key_range,
                 path,
@@ -286,8 +297,10 @@ fn transport_kind(report: &mut Report<'_>, node: &Node<'_, '_>) -> Option<&'stat
         *name == wanted || aliases.iter().any(|alias| folded(alias) == wanted)
     });
     if known.is_none() {
-        let message =
-            format!("unknown transport `{}`: expected `stdio`, `http` or `sse`", shown(written));
+        let message = format!(
+            "unknown transport `{}`: expected `stdio`, `http`, `sse` or `openapi`",
+            shown(written)
+        );
         report.problem(node.range(), &node.path, message);
     }
     known.map(|(name, _)| *name)
@@ -400,6 +413,88 @@ fn read_http(
         values.report.warn(node.range(), &node.path, message, "use https://".to_owned());
     }
     Some(RemoteEndpoint { url, headers, kind, options: Box::new(options) }.into())
+}
+
+/// An API and its description. `others` are keys that say something else.
+fn read_api(
+    values: &mut Values<'_, '_, '_>,
+    field: &Field<'_, '_>,
+    stated: Option<&str>,
+    others: [Option<Field<'_, '_>>; 2],
+    fields: &mut Fields<'_, '_>,
+) -> Option<Transport> {
+    let node = &field.node;
+    if let Some(kind) = stated.filter(|kind| *kind != "openapi") {
+        let message = format!("contradicts `type`, which is `{kind}`");
+        let hint = "remove `type`, or set it to `openapi`".to_owned();
+        values.report.problem_with(node.range(), &node.path, message, hint);
+        return None;
+    }
+    if let Some(other) = others.into_iter().flatten().next() {
+        let message = "contradicts `openapi`";
+        let hint = "keep one of the two; where the API is says `baseUrl`".to_owned();
+        values.report.problem_with(other.node.range(), &other.node.path, message, hint);
+        return None;
+    }
+    let unused = ["args", "env", "cwd"].map(|key| fields.take(key));
+    ignored(values.report, unused.into_iter().flatten(), "an API");
+    let written = values.text(node)?;
+    let is_whole = !written.contains("${");
+    let description = if written.contains("://") {
+        if let Some(fault) = url_fault(&written).filter(|_| is_whole) {
+            values.report.problem(node.range(), &node.path, fault);
+            return None;
+        }
+        written
+    } else {
+        values.path(node)?.to_string_lossy().into_owned()
+    };
+    let mut url = String::new();
+    if let Some(field) = fields.take("baseUrl") {
+        url = values.text(&field.node)?;
+        if let Some(fault) = url_fault(&url).filter(|_| !url.contains("${")) {
+            values.report.problem(field.node.range(), &field.node.path, fault);
+            return None;
+        }
+    }
+    let mut headers = match fields.take("headers") {
+        Some(field) => read_headers(values, &field.node)?,
+        None => Vec::new(),
+    };
+    let signs_in = fields.holds("oauth");
+    let mut options = read_options(values, fields, &mut headers)?;
+    // APIs publish nothing of how to sign in, so nobody looks for it unasked.
+    options.login.wanted &= signs_in;
+    if let Some(field) = fields.take("credentials") {
+        let all = values.named(&field.node, false, credential_fault)?;
+        headers.extend(
+            all.into_iter().map(|(name, value)| (ApiEndpoint::credential_name(&name), value)),
+        );
+    }
+    let mut rules = |key: &str| -> Option<Vec<String>> {
+        let Some(field) = fields.take(key) else { return Some(Vec::new()) };
+        Some(
+            field
+                .node
+                .strings(values.report)?
+                .into_iter()
+                .map(|(rule, _)| rule.to_owned())
+                .collect(),
+        )
+    };
+    let (include, exclude) = (rules("include")?, rules("exclude")?);
+    if !headers.is_empty() && is_open_to_listeners(&url) {
+        let message = "credentials go to this API unencrypted".to_owned();
+        values.report.warn(node.range(), &node.path, message, "use https://".to_owned());
+    }
+    let options = Box::new(options);
+    let remote = RemoteEndpoint { url, headers, kind: HttpKind::Streamable, options };
+    Some(ApiEndpoint { description, digest: None, include, exclude, remote }.into())
+}
+
+fn credential_fault(_name: &str, value: &str) -> Option<&'static str> {
+    let is_control = |c: char| c.is_control();
+    value.contains(is_control).then_some("holds a line break or another control character")
 }
 
 fn read_headers(

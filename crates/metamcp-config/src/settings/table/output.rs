@@ -19,6 +19,17 @@ pub(super) const SETTINGS: &[Setting] = &[
         store: |settings, value| settings.redact = value.is_on(),
     },
     Setting {
+        key: Some("pins.maxTokens"),
+        aliases: &[],
+        flag: "pin-tokens",
+        env: "METAMCP_PIN_TOKENS",
+        kind: Kind::Count { min: 0, max: 100_000 },
+        default: Some(Value::Number(2_000)),
+        help: "Most tokens that pinned tools add to the list of tools",
+        doc: "Tools with `pin` in their `overrides` are listed beside metamcp's own, as long as their definitions fit; about three characters count as a token. `metamcp doctor` says what does not fit.",
+        store: |settings, value| settings.pin_tokens = value.size(),
+    },
+    Setting {
         key: Some("toolset"),
         aliases: &[],
         flag: "toolset",

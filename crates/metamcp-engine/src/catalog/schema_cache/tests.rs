@@ -1,6 +1,7 @@
 //! The cache on a real disk: damage, traps, concurrent writers.
 
 use std::fs;
+#[cfg(unix)]
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -79,9 +80,12 @@ fn a_written_list_is_read_back() {
         fs::read_to_string(home.file("files")).unwrap().lines().next().unwrap().to_owned();
     let parsed: serde_json::Value = serde_json::from_str(&first_line).unwrap();
     assert_eq!(parsed["server"], "files");
-    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&home.file("files")), 0o600);
-    assert_eq!(mode(&home.folder("files")), 0o700);
+    #[cfg(unix)]
+    {
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&home.file("files")), 0o600);
+        assert_eq!(mode(&home.folder("files")), 0o700);
+    }
 }
 
 #[test]
@@ -198,6 +202,7 @@ fn too_large_a_file_is_not_read() {
     assert!(matches!(home.cache.read("s", NOW), Ok(Lookup::Quarantined { .. })));
 }
 
+#[cfg(unix)]
 #[test]
 fn pipes_links_and_directories_in_place_of_the_file_neither_hang_nor_leak() {
     let list = tools(&["a"]);
@@ -252,6 +257,7 @@ fn pipes_links_and_directories_in_place_of_the_file_neither_hang_nor_leak() {
     assert!(cache.sweep(&[], NOW).is_err());
 }
 
+#[cfg(unix)]
 #[test]
 fn a_read_only_directory_is_an_error_without_side_effects() {
     let home = home();

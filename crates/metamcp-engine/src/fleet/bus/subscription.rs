@@ -20,6 +20,16 @@ pub struct Heard {
 }
 
 impl Heard {
+    /// Whether it was sent to that topic of one node.
+    pub fn is_about(&self, topic: &str) -> bool {
+        self.subject.rsplit('.').nth(1) == Some(topic)
+    }
+
+    /// Whether it came by [`Bus::request`].
+    pub fn wants_answer(&self) -> bool {
+        self.reply.is_some()
+    }
+
     /// Answers [`Bus::request`].
     ///
     /// # Errors

@@ -236,7 +236,7 @@ impl Record {
 }
 
 /// The values that a person chose. A publisher's default grants no access, nor does an environment variable that only the
-/// publisher named; those of our built-in list do.
+/// publisher named; those of the gallery do.
 fn given(record: &Record) -> impl Iterator<Item = String> {
     let plan = &record.plan;
     let words = plan.given(&record.argv).map(str::to_owned);

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use metamcp_calls::pool::{ConnId, ServerId};
+use metamcp_tools::tool::Hints;
 use metamcp_types::text;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -42,7 +43,8 @@ pub(in crate::router) struct RemoteCaller {
     asks: Mutex<HashMap<u64, ServerRequest>>,
 }
 
-/// The call of another node, as the dispatch takes it. `None` if its method is none that is forwarded.
+/// The call of another node, as the dispatch takes it. `None` if its method is none that is forwarded, or the tool is another one
+/// by the overrides of this node.
 pub(super) fn pending(
     router: &Arc<Router>,
     fleet: &Arc<Fleet>,
@@ -59,7 +61,7 @@ pub(super) fn pending(
         None => None,
     };
     let server_name = router.name_of(placed.server);
-    let request = UpstreamRequest {
+    let mut request = UpstreamRequest {
         server: placed.server,
         server_name: Arc::clone(&server_name),
         tool: call.tool.as_str().into(),
@@ -72,8 +74,13 @@ pub(super) fn pending(
             Arc::new(Input { responses: responses.0, state: state.map(|state| state.0) })
         }),
         verbatim,
+        hints: Hints::default(),
+        as_task: call.as_task,
+        rewritten: None,
         result_mapper: None,
     };
+    // By the overrides that are here, with the secrets that are here.
+    router.rewrite(&mut request).ok()?;
     let name = |name: &str| text::clean_line(name, MAX_NAME).into_owned();
     let identity = Identity {
         client: call

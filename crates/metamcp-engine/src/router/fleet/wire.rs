@@ -50,6 +50,7 @@ pub(super) struct Call {
     /// Of its client: a JSON object.
     pub capabilities: String,
     pub is_stateless: bool,
+    pub as_task: bool,
 }
 
 /// How it ended.
@@ -129,6 +130,7 @@ pub(super) fn call(placed: &Placed, pending: &Pending) -> Body {
         client: identity.client.as_ref().map(|it| (it.name.clone(), it.version.clone())),
         capabilities: caller.client.capabilities().to_string(),
         is_stateless: caller.responder.is_stateless(),
+        as_task: request.as_task,
     })
 }
 
@@ -165,6 +167,10 @@ impl Answered {
                 Answered::Unusable(why)
             }
             CallErrorKind::Oversize { bytes, limit } => Answered::Oversize { bytes, limit },
+            // Its own node looks for these before it sends a call to another.
+            CallErrorKind::Unapproved(_) | CallErrorKind::Mismatch(_) => {
+                Answered::not_run("the gateway that owns it does not let this call through")
+            }
             CallErrorKind::Dispatch { error, holders } => match ended(error, &holders) {
                 Some(ended) => Answered::Dispatch(ended),
                 None => Answered::Cancelled,

@@ -9,6 +9,7 @@
 mod approvals;
 mod calls;
 pub(super) mod contextual;
+mod gallery;
 pub(super) mod overview;
 mod server_actions;
 mod servers;

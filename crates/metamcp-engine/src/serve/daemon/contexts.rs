@@ -114,6 +114,11 @@ impl Contexts {
         Some(Arc::clone(found))
     }
 
+    /// Whether calls run on for clients that may come back.
+    pub(super) fn are_running(&self) -> bool {
+        self.all().iter().any(|known| known.gateway.view.surface.tasks.are_running())
+    }
+
     /// Closes what nobody has used for long.
     pub(super) fn forget_idle(&self, now: Moment, linger: Duration) {
         let mut gone = Vec::new();
@@ -122,6 +127,9 @@ impl Contexts {
         let mut excess = idle.saturating_sub(MOST_IDLE);
         open.retain(|known| {
             let Some(since) = known.users.lock().idle_since else { return true };
+            if known.gateway.view.surface.tasks.are_running() {
+                return true;
+            }
             let is_old = now.since(since) >= linger || excess > 0 || !known.is_current();
             if is_old {
                 excess = excess.saturating_sub(1);

@@ -100,7 +100,7 @@ pub struct Access {
     /// Principals that are people: their responses to elicitations count as approvals.
     approvers: HashSet<Principal>,
     /// Names of principals that showed a signed token, for records.
-    signed_names: Mutex<HashMap<Principal, Arc<str>>>,
+    signed_names: Mutex<HashMap<Principal, (Arc<str>, [u8; 32])>>,
 }
 
 struct Known {
@@ -292,7 +292,7 @@ impl Access {
             return Arc::from("anybody");
         }
         let signed = self.signed_names.lock();
-        if let Some(name) = signed.get(&principal) {
+        if let Some((name, _)) = signed.get(&principal) {
             return Arc::clone(name);
         }
         let at = usize::try_from(principal.0.saturating_sub(1)).unwrap_or(usize::MAX);
@@ -304,16 +304,26 @@ impl Access {
         }
     }
 
+    /// Who a principal is for every gateway with the same tokens, as far as that is known.
+    pub fn lasting_of(&self, principal: Principal) -> Option<[u8; 32]> {
+        if let Some((_, lasting)) = self.signed_names.lock().get(&principal) {
+            return Some(*lasting);
+        }
+        let at = usize::try_from(principal.0.checked_sub(1)?).ok()?;
+        self.tokens.get(at).map(|known| known.digest)
+    }
+
     fn remember_name(&self, principal: Principal, kind: jwt::Kind, name: &str) {
         let mut names = self.signed_names.lock();
         if !names.contains_key(&principal) {
             if names.len() >= MAX_NAMES {
                 names.clear();
             }
+            let lasting = jwt::lasting(kind, name);
             let kind = jwt::Kind::ALL.iter().find(|(_, known)| *known == kind);
             let kind = kind.map_or("?", |(word, _)| word);
             let name = text::clean_line(name, MAX_NAME);
-            names.insert(principal, format!("{kind}:{name}").into());
+            names.insert(principal, (format!("{kind}:{name}").into(), lasting));
         }
     }
 

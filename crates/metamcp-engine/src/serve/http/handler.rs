@@ -241,6 +241,7 @@ impl Handler {
         let principal = owner.principal.0;
         let seat = self.principal_seat(principal);
         let principal_name = self.http_config.access.name_of(owner.principal);
+        let lasting = self.http_config.access.lasting_of(owner.principal);
         let approves = self.http_config.access.approves(owner.principal);
         let tool_surface = match owner.endpoint {
             Endpoint::Main => self.view.tool_surface,
@@ -250,10 +251,11 @@ impl Handler {
                 // The guard admits no toolset without a scope; should one get here, it sees nothing rather than all.
                 let scope = self.scopes.get(usize::from(place)).cloned();
                 let kept = self.view.restricted_to(scope.unwrap_or_default());
-                return View { seat, principal, principal_name, approves, ..kept };
+                return View { seat, principal, lasting, principal_name, approves, ..kept };
             }
         };
-        View { seat, tool_surface, principal, principal_name, approves, ..self.view.clone() }
+        let view = self.view.clone();
+        View { seat, tool_surface, principal, lasting, principal_name, approves, ..view }
     }
 
     fn remember_principal(&self, visitor: &Visitor) {

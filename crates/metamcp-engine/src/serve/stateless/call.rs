@@ -249,6 +249,9 @@ impl Call {
         let caller = self.caller();
         let step = match self.request.method {
             "tools/call" => self.view.call(Some(params), line, caller),
+            "resources/read" if !self.view.is_direct() => {
+                self.view.app_resource(Some(params), &caller)
+            }
             method => self.view.pass_on(method, Some(params), &caller),
         };
         match step {
@@ -584,7 +587,7 @@ impl Responder for Call {
     fn respond(&self, _tag: &Bytes, outcome: CallOutcome) {
         self.ended(match outcome {
             CallOutcome::Result(result) => Final::Result(self.typed(result)),
-            CallOutcome::Failed(error) if self.view.is_direct() => {
+            CallOutcome::Failed(error) if self.view.is_direct() || error.method != "tools/call" => {
                 let entry = self.view.any_server(&error.server);
                 let config = entry.as_ref().map(|entry| &*entry.config);
                 match Plain::from_call(&error, config) {
@@ -669,6 +672,10 @@ impl Client for Call {
 
     fn uses(&self, server: ServerId) -> bool {
         self.view.seat.uses(server)
+    }
+
+    fn may_approve(&self) -> bool {
+        self.view.approves
     }
 
     fn capabilities(&self) -> Value {

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metamcp_calls::notify::List;
+use metamcp_surface::apps;
 use metamcp_wire::handshake::Peer;
 use metamcp_wire::modern::listen::Filter;
+use metamcp_wire::server_task::TASKS;
 use serde_json::{Map, Value, json};
 
 use crate::router::Entry;
@@ -16,9 +18,14 @@ use crate::surface::View;
 pub(super) const INTRODUCTION: Duration = Duration::from_secs(20);
 
 impl View {
-    pub async fn capabilities(&self) -> Value {
+    pub async fn capabilities(&self, shows_apps: bool) -> Value {
         if !self.is_direct() {
-            return json!({ "tools": { "listChanged": false }, "logging": {} });
+            let mut own = json!({ "tools": { "listChanged": false }, "logging": {} });
+            if shows_apps {
+                own["resources"] = json!({});
+                own["extensions"][apps::EXTENSION] = json!({});
+            }
+            return own;
         }
         if let Some(only) = self.only() {
             self.introduced(&only, INTRODUCTION).await;
@@ -61,6 +68,18 @@ impl View {
             if can(name) {
                 capabilities.insert(name.into(), json!({}));
             }
+        }
+        // Whose tasks they are is known once a server has said so.
+        let of_tasks = |known: &Peer| known.capabilities["extensions"][TASKS].is_object();
+        let known = self.enabled().into_iter().filter_map(|entry| router.peer(entry.id));
+        if known.into_iter().any(|known| of_tasks(&known)) {
+            capabilities.insert("extensions".into(), json!({ TASKS: {} }));
+        }
+        // Those of 2025-11-25 have a list, which is one server's.
+        if let Some(tasks) = peer.as_ref().map(|peer| &peer.capabilities["tasks"])
+            && tasks.is_object()
+        {
+            capabilities.insert("tasks".into(), tasks.clone());
         }
         Value::Object(capabilities)
     }

@@ -22,12 +22,17 @@ const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
 impl View {
     /// The result of `tools/list`.
-    pub async fn tools_page(&self, cursor: Option<String>, reader: Reader) -> Finished {
+    pub async fn tools_page(
+        &self,
+        cursor: Option<String>,
+        reader: Reader,
+        shows_apps: bool,
+    ) -> Finished {
         if !self.is_direct() {
             if self.seat.lists_first() {
                 self.surface.router.observer.totals().listed_in_place_of(self.list_bytes());
             }
-            return Finished::Result(self.tools().await.into_bytes());
+            return Finished::Result(self.tools(shows_apps).await.into_bytes());
         }
         self.shown_tools(cursor.as_deref(), reader).await
     }

@@ -226,6 +226,7 @@ fn may_have(entry: &Entry, query: &str) -> bool {
             package.map_or("", |package| package.rsplit(['/', '\\']).next().unwrap_or_default())
         }
         Transport::Http(remote) => remote.url.split('/').nth(2).unwrap_or_default(),
+        Transport::OpenApi(api) => api.description.rsplit('/').next().unwrap_or_default(),
     };
     let described = [&*entry.name, config.description.as_deref().unwrap_or_default(), source];
     let tags = config.tags.iter().map(String::as_str);

@@ -17,6 +17,7 @@ use crate::observe::Origin;
 use crate::router::{CallErrorKind, CallOutcome, Caller, Entry, ResultMapper};
 use crate::surface::call::{Dispatched, RawCall, Rejected};
 use crate::surface::reply::{Code, ErrorObject};
+use crate::surface::tasks::Render;
 use crate::surface::{Finished, Step, View};
 
 const OP: &str = "run_tool";
@@ -27,6 +28,23 @@ pub(super) struct Extras {
     pub(super) tool: bool,
     pub(super) server: bool,
     pub(super) result: bool,
+}
+
+/// How the outcome of a call reads in the full surface.
+struct Ran {
+    entry: Entry,
+    tool: Arc<str>,
+    extras: Extras,
+    began: Instant,
+}
+
+impl Render for Ran {
+    fn render(&self, view: &View, outcome: CallOutcome) -> CallOutcome {
+        let (entry, extras, began) = (&self.entry, self.extras, self.began);
+        // A list that was read for this call may have said which tool the name means.
+        let tool = view.tool_within(entry, &self.tool).unwrap_or_else(|_| Arc::clone(&self.tool));
+        view.ran(outcome, (entry, &tool), extras, began)
+    }
 }
 
 impl View {
@@ -58,10 +76,10 @@ impl View {
             Err(Rejected::Refused(object)) => {
                 return Ok(Step::Now(Finished::Result(refused(OP, *object))));
             }
-            Err(Rejected::StoredResult(tool, arguments)) => {
+            Err(Rejected::BuiltIn(call)) => {
                 let view = self.clone();
                 return Ok(Step::Later(Box::pin(async move {
-                    match view.read_result(&tool, &arguments).await {
+                    match view.call_built_in(&call).await {
                         Finished::Result(result) => {
                             let ran = full_surface::read(&result);
                             let answer = RunResponse {
@@ -81,13 +99,9 @@ impl View {
                 })));
             }
         };
-        let (view, entry, tool) =
-            (self.clone(), call_request.entry.clone(), Arc::clone(&call_request.tool));
-        call_request.result_mapper = Some(ResultMapper::new(move |outcome| {
-            // A list that was read for this call may have said which tool the name means.
-            let tool = view.tool_within(&entry, &tool).unwrap_or_else(|_| Arc::clone(&tool));
-            view.ran(outcome, (&entry, &tool), extras, began)
-        }));
+        let (entry, tool) = (call_request.entry.clone(), Arc::clone(&call_request.tool));
+        let follower = self.outliving(Ran { entry, tool, extras, began });
+        call_request.result_mapper = Some(ResultMapper::following(follower));
         self.report_progress(&mut call_request, &caller);
         Ok(match self.begin(call_request, caller) {
             Dispatched::Sent => Step::Dispatched,

@@ -9,10 +9,10 @@ use crate::login::Login;
 
 /// A token as it was sent, so that a refusal is matched to the right token.
 #[derive(Clone)]
-pub(super) struct Token(String);
+pub(in crate::upstream) struct Token(String);
 
 impl Token {
-    pub(super) fn header(&self) -> HeaderValue {
+    pub(in crate::upstream) fn header(&self) -> HeaderValue {
         let text = format!("Bearer {}", self.0);
         let mut value =
             HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("Bearer"));
@@ -29,7 +29,7 @@ pub enum Credentials {
 }
 
 impl Credentials {
-    pub(super) async fn token(&self) -> Option<Token> {
+    pub(in crate::upstream) async fn token(&self) -> Option<Token> {
         match self {
             Credentials::Configured => None,
             Credentials::Login(login) => login.token().await.map(Token),
@@ -37,7 +37,7 @@ impl Credentials {
     }
 
     /// Handles a refused credential. `Ok` if there is another token to try now.
-    pub(super) async fn refused(
+    pub(in crate::upstream) async fn refused(
         &self,
         challenges: &[String],
         shown: Option<&Token>,

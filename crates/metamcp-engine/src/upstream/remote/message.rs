@@ -47,12 +47,13 @@ impl Remote {
         if connection.is_stateless() || method == "server/discover" {
             message.headers.extend(pair("mcp-protocol-version", STATELESS));
             message.headers.extend(pair("mcp-method", method));
-            let [name, uri, arguments] = params
-                .and_then(|params| pick(params, ["name", "uri", "arguments"]).ok())
-                .unwrap_or([None; 3]);
+            let [name, uri, task, arguments] = params
+                .and_then(|params| pick(params, ["name", "uri", "taskId", "arguments"]).ok())
+                .unwrap_or([None; 4]);
             let named = match method {
                 "tools/call" | "prompts/get" => name,
                 "resources/read" => uri,
+                "tasks/get" | "tasks/update" | "tasks/cancel" => task,
                 _ => None,
             };
             if let Some(named) = named.and_then(text) {

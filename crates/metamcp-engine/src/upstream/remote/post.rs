@@ -26,7 +26,7 @@ pub(super) const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id
 #[derive(Clone, Debug)]
 pub(in crate::upstream) struct Broken {
     pub(in crate::upstream) fact: Fact,
-    pub(super) delivery: Delivery,
+    pub(in crate::upstream) delivery: Delivery,
 }
 
 impl Broken {

@@ -14,7 +14,7 @@ use metamcp_types::web::Address;
 use parking_lot::Mutex;
 
 use super::{Credentials, Mirrors};
-use crate::login::{Login, LoginStorage, Tokens};
+use crate::login::{Login, LoginStorage, SharedLogins, Tokens};
 use crate::observe::Observer;
 use crate::upstream::launch::chain;
 use crate::web::{ClientOptions, Proxy, Web};
@@ -34,6 +34,8 @@ pub struct Site {
     pub client_options: ClientOptions,
     pub line_bytes: usize,
     pub credentials: Credentials,
+    /// Whether a refused request may begin a sign-in.
+    pub is_login_wanted: bool,
     pub mirrors: Mirrors,
 }
 
@@ -53,6 +55,11 @@ impl Sites {
                 .observed_by(Arc::clone(observer)),
             logins: Mutex::default(),
         }
+    }
+
+    /// Has the logins in common with the other gateways of a fleet.
+    pub fn share_logins(&self, logins: Arc<dyn SharedLogins>) {
+        self.login_storage.share(logins);
     }
 
     /// The tokens of all logins at remote servers.
@@ -111,6 +118,7 @@ impl Sites {
             client_options,
             line_bytes,
             credentials,
+            is_login_wanted: options.login.wanted,
             mirrors,
         })
     }

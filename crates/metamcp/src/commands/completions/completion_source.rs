@@ -168,7 +168,8 @@ impl CompletionSource {
         permitted
             .map(|tool| {
                 let help = text::first_sentence(&tool.description, 80);
-                (format!("{}:{}", server.name, tool.name), tool.name.to_string(), help)
+                let name = server.overrides.shown(&tool.name);
+                (format!("{}:{name}", server.name), name.to_owned(), help)
             })
             .collect()
     }

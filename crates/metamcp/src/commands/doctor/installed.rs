@@ -33,7 +33,7 @@ pub(super) fn servers(loaded: &Loaded) -> anyhow::Result<Vec<Finding>> {
             let words =
                 format!("{} has version {}; {newest} is available", plan.server, plan.version);
             let hint = match plan.source {
-                // The built-in list names the versions that were checked, and nothing newer.
+                // The gallery names the versions that were checked, and nothing newer.
                 Source::Builtin => {
                     "nothing to do: a later metamcp has newer versions in its list".to_owned()
                 }

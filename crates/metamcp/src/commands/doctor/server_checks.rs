@@ -86,8 +86,24 @@ pub(super) fn servers(
             finding.millis = Some(took.as_millis());
             findings.push(finding);
         }
+        findings.extend(pins(gateway).await);
         (findings, missing)
     })
+}
+
+/// Whether there is room for what the user wants listed beside our own tools.
+async fn pins(gateway: &Gateway) -> Option<Finding> {
+    let choice = gateway.view.choose_pins().await;
+    let count = plural(choice.listed.len(), "pinned tool");
+    let words = format!("{count} in the list of tools, about {} tokens", choice.tokens);
+    if choice.left_out.is_empty() {
+        return (!choice.listed.is_empty()).then(|| Finding::new(Level::Good, "pins", words));
+    }
+    let mut finding =
+        Finding::new(Level::Warning, "pins", format!("{words}, and no room for the others"));
+    let left = choice.left_out.iter();
+    finding.lines = left.map(|(name, tokens)| format!("{name}: about {tokens} tokens")).collect();
+    Some(finding.hint("raise pins.maxTokens, or take `pin` off a tool"))
 }
 
 /// Whether a server could not be started because its program is missing.
@@ -186,7 +202,14 @@ fn finding(gateway: &Gateway, server: &ServerConfig, refused: Option<(Code, Stri
         }
         let words = format!("{} lists {}", server.name, plural(known.tools.tools.len(), "tool"));
         if known.tools.skipped.is_empty() {
-            return Finding::new(Level::Good, AREA, words);
+            let misfits = gateway.catalog.misfits(entry.definition);
+            if misfits.is_empty() {
+                return Finding::new(Level::Good, AREA, words);
+            }
+            let words = format!("{words}, and not all of its `overrides` fits them");
+            let mut finding = Finding::new(Level::Warning, AREA, words);
+            finding.lines = misfits;
+            return finding.hint("correct `overrides` of the server in the config file");
         }
         let mut finding =
             Finding::new(Level::Warning, AREA, format!("{words}, and not all can be used"));
@@ -220,7 +243,16 @@ fn finding(gateway: &Gateway, server: &ServerConfig, refused: Option<(Code, Stri
 fn hint(server: &ServerConfig, fact: Option<&Fact>, said: bool) -> String {
     let name = quoted(&server.name);
     let is_remote = server.transport.is_remote();
+    let is_api = server.transport.api().is_some();
     let first = match fact {
+        Some(Fact::Unreachable { .. } | Fact::StreamDropped | Fact::StartTimedOut { .. })
+            if is_api =>
+        {
+            "check that the API runs, and its `baseUrl` and `openapi` in the config file"
+        }
+        Some(Fact::Unsupported { .. }) if is_api => {
+            "change its entry in the config file, or the description"
+        }
         Some(fact) if fact.category() == Category::Auth => {
             return format!("metamcp auth login {name}, or put a token into its `headers`");
         }

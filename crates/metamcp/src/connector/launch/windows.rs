@@ -56,10 +56,14 @@ impl Process {
             line.push(' ');
             line.push_str(&quoted(word));
         }
-        // A console that nobody sees, for servers that want one, and none of the client's signals.
-        let apart = co::CREATE::NO_WINDOW | co::CREATE::NEW_PROCESS_GROUP;
+        // A console of its own that nobody sees, so it hears none of the client's events. No process group: what leads one
+        // does not hear Ctrl-C, nor does what it starts.
+        let apart = co::CREATE::NO_WINDOW;
         let created = |flags| {
+            // No streams at all: those of this process would be passed on although no other handle is, and whoever reads
+            // them to their end would wait for the daemon.
             let mut startup = STARTUPINFO::default();
+            startup.dwFlags = co::STARTF::USESTDHANDLES;
             let program = Some(text(&program).unwrap_or_default());
             CreateProcess(program, Some(&line), None, None, false, flags, &[], None, &mut startup)
         };

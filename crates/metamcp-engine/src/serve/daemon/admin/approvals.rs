@@ -1,4 +1,4 @@
-//! Requests about what waits for a person: installations, project files, changed tools. What is approved is named by the
+//! Requests about what waits for a person: installations, project files, changed tools, calls. What is approved is named by the
 //! hash of what was shown, so that nothing is approved that nobody saw.
 
 use std::collections::HashMap;
@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::AdminError;
 use super::contextual::{Asking, text_of};
+use crate::approvals::{ApprovalError, ApprovalStore, AskedCall, Span, StoredAnswer};
 use crate::config::{Project, ProjectTrust};
 use crate::observe::{Action, Event, Observer, Subject};
 use crate::provision::{Record, Store, publish_decision};
@@ -18,8 +19,12 @@ use crate::router::Unrecorded;
 /// Everything that waits, and the project files that were declined.
 pub(super) async fn list(asking: &Asking) -> Result<Value, AdminError> {
     let home = asking.settings().home.clone();
-    let read = move || (Store::new(&home).pending(), Store::new(&home).records());
-    let (pending, records) = tokio::task::spawn_blocking(read)
+    let read = move || {
+        let calls = ApprovalStore::new(&home);
+        let granted = calls.answers().map_err(|error| error.to_string());
+        (Store::new(&home).pending(), Store::new(&home).records(), calls.asked(), granted)
+    };
+    let (pending, records, calls, granted) = tokio::task::spawn_blocking(read)
         .await
         .map_err(|_| AdminError::failed("the plans cannot be read"))?;
     let plans = pending.iter().map(|(id, pending)| plan(id, &pending.plan, pending.since));
@@ -29,6 +34,9 @@ pub(super) async fn list(asking: &Asking) -> Result<Value, AdminError> {
         "plans": plans.collect::<Vec<_>>(),
         "projects": projects(asking).iter().map(|one| project(one)).collect::<Vec<_>>(),
         "changes": changed.map(change).collect::<Vec<_>>(),
+        "calls": calls.iter().map(call).collect::<Vec<_>>(),
+        "granted": granted.iter().flatten().map(answer).collect::<Vec<_>>(),
+        "grantedError": granted.as_ref().err(),
     }))
 }
 
@@ -38,7 +46,8 @@ pub(super) async fn waiting(asking: &Asking) -> Result<usize, AdminError> {
     let count = |name: &str| told[name].as_array().map_or(0, Vec::len);
     let declined = told["projects"].as_array().into_iter().flatten();
     let declined = declined.filter(|one| one["state"] == "declined").count();
-    Ok(count("plans") + count("projects") + count("changes") - declined)
+    let all = ["plans", "projects", "changes", "calls"];
+    Ok(all.into_iter().map(count).sum::<usize>() - declined)
 }
 
 fn plan(id: &str, plan: &Plan, since: u64) -> Value {
@@ -111,6 +120,29 @@ fn change(record: &Record) -> Value {
         "withheld": record.quarantine,
         "tools": tools.collect::<Vec<_>>(),
         "digest": digest(record),
+    })
+}
+
+fn call(call: &AskedCall) -> Value {
+    json!({
+        "id": call.id(),
+        "server": call.server,
+        "tool": call.tool,
+        "told": call.told(),
+        "since": call.since,
+    })
+}
+
+fn answer(answer: &StoredAnswer) -> Value {
+    json!({
+        "id": answer.id(),
+        "server": answer.server,
+        "tool": answer.tool,
+        "about": answer.about,
+        "anyArguments": answer.digest.is_none(),
+        "approved": answer.approved,
+        "once": answer.once,
+        "until": answer.until,
     })
 }
 
@@ -236,6 +268,73 @@ pub(super) async fn accept(asking: &Asking, params: &Value) -> Result<Value, Adm
     decide_on(asking, &shown.plan, "accepted").await?;
     let record = store.accept(&shown).map_err(|error| AdminError::refused(error.to_string()))?;
     Ok(json!({ "server": record.plan.server, "accepted": true }))
+}
+
+/// Answers a call as it was shown: it may run, or it may not. Its id covers server, tool and arguments.
+pub(super) async fn answer_call(asking: &Asking, params: &Value) -> Result<Value, AdminError> {
+    let approved = params["approve"] == true;
+    if approved {
+        by_a_person(asking)?;
+    }
+    let id = text_of(params, "id").ok_or_else(|| AdminError::wanted("id"))?;
+    let span = match text_of(params, "for").unwrap_or("once") {
+        "once" => Span::Once,
+        "hour" => Span::Millis(60 * 60 * 1000),
+        "always" => Span::Always,
+        _ => return Err(AdminError::wanted("for")),
+    };
+    let any_arguments = params["anyArguments"] == true;
+    if any_arguments && span == Span::Once {
+        return Err(AdminError::wanted("for"));
+    }
+    let store = ApprovalStore::new(&asking.settings().home);
+    let call = store.asked().into_iter().find(|call| call.id() == id).ok_or_else(|| {
+        AdminError::missing("this call no longer waits: it was answered, or is older than an hour")
+    })?;
+    let arguments = if any_arguments { "*".to_owned() } else { call.digest.clone() };
+    let verdict = if approved { "approved" } else { "declined" };
+    decide_on_calls(asking, &call.server, &call.tool, arguments, verdict).await?;
+    let told = json!({ "server": call.server, "tool": call.tool, "approved": approved });
+    stored(move || store.answer(&call, approved, span, any_arguments)).await?;
+    Ok(told)
+}
+
+/// Revokes a stored answer.
+pub(super) async fn revoke(asking: &Asking, params: &Value) -> Result<Value, AdminError> {
+    let id = text_of(params, "id").ok_or_else(|| AdminError::wanted("id"))?.to_owned();
+    let store = ApprovalStore::new(&asking.settings().home);
+    let known = store.answers().map_err(|error| AdminError::failed(error.to_string()))?;
+    let known = known.into_iter().find(|answer| answer.id() == id);
+    let known = known.ok_or_else(|| AdminError::missing("this approval counts no longer"))?;
+    let arguments = known.digest.clone().unwrap_or_else(|| "*".to_owned());
+    decide_on_calls(asking, &known.server, &known.tool, arguments, "revoked").await?;
+    stored(move || store.revoke(Some(&id))).await?;
+    Ok(json!({ "server": known.server, "tool": known.tool, "revoked": true }))
+}
+
+async fn stored<T: Send + 'static>(
+    change: impl FnOnce() -> Result<T, ApprovalError> + Send + 'static,
+) -> Result<T, AdminError> {
+    tokio::task::spawn_blocking(change)
+        .await
+        .map_err(|_| AdminError::failed("the answer was not stored"))?
+        .map_err(|error| AdminError::failed(format!("the answer was not stored: {error}")))
+}
+
+/// Records a decision on calls before it is carried out, or says why it must not be.
+async fn decide_on_calls(
+    asking: &Asking,
+    server: &str,
+    tool: &str,
+    arguments: String,
+    verdict: &'static str,
+) -> Result<(), AdminError> {
+    let (server, tool) = (server.to_owned(), tool.to_owned());
+    let publish = move |observer: &Observer| {
+        let subject = Subject::Call { server: &server, tool: &tool, arguments: &arguments };
+        observer.publish(&Event::Action(Action::new(subject, verdict)));
+    };
+    asking.daemon.machine.router.decide(publish).await.map_err(|error| unrecorded(&error))
 }
 
 /// What a program can type, a model can make a program type: only a link that was asked for at a terminal approves.

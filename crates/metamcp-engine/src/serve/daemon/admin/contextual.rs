@@ -8,7 +8,7 @@ use metamcp_types::text;
 use metamcp_wire::local::{CommandLine, Hello};
 use serde_json::{Value, json};
 
-use super::{AdminError, Answer, approvals, servers, settings, tools};
+use super::{AdminError, Answer, approvals, gallery, servers, settings, tools};
 use crate::gateway::Gateway;
 use crate::serve::daemon::contexts::OpenContext;
 use crate::serve::daemon::{ClientContext, Command, Daemon, VERSION};
@@ -114,8 +114,21 @@ pub(in crate::serve::daemon) async fn answer(
         "deny" => approvals::deny(asking, params).await,
         "trust" => approvals::trust(asking, params).await,
         "accept" => approvals::accept(asking, params).await,
+        "answer_call" => approvals::answer_call(asking, params).await,
+        "revoke" => approvals::revoke(asking, params).await,
+        "gallery" => gallery::list(asking, params).await,
+        "listed" => gallery::one(asking, params),
         "settings" => settings::all(asking).await,
         "configured" => Ok(servers::configured(asking).await),
+        "fleet" => asking.command_json(&["fleet", "status", "--json"]).await,
+        "fleet_drain" => {
+            let node = text_of(params, "node").ok_or_else(|| AdminError::wanted("node"))?;
+            asking.command_json(&["fleet", "drain", "--wait", "0s", "--json", "--", node]).await
+        }
+        "fleet_move" => {
+            let server = text_of(params, "server").ok_or_else(|| AdminError::wanted("server"))?;
+            asking.command_json(&["fleet", "move", "--json", "--", server]).await
+        }
         "head" => head(asking).await,
         _ => super::answer(&asking.daemon, name, params.clone()).await,
     }
@@ -135,6 +148,7 @@ async fn head(asking: &Asking) -> Answer {
         },
         "folder": asking.opener.client.folder,
         "approvals": waiting,
+        "fleet": !asking.context.loaded().config.settings.cluster.servers.is_empty(),
     }))
 }
 

@@ -39,7 +39,8 @@ pub(super) async fn configured(asking: &Asking) -> Value {
             "remote": config.transport.is_remote(),
             "origin": config.origin.as_str(),
             "tools": known.map(|known| known.tools.tools.len()),
-            "listFailure": snapshot.failure(definition.id).map(ToString::to_string),
+            "misfits": gateway.catalog.misfits(definition.id),
+        "listFailure": snapshot.failure(definition.id).map(ToString::to_string),
         })
     });
     json!({ "servers": all.collect::<Vec<_>>() })

@@ -47,7 +47,9 @@ pub(super) const ASSETS: &[Asset] = &[
     asset!("calls.js", "text/javascript; charset=utf-8", false),
     asset!("scripts.js", "text/javascript; charset=utf-8", false),
     asset!("approvals.js", "text/javascript; charset=utf-8", false),
+    asset!("gallery.js", "text/javascript; charset=utf-8", false),
     asset!("sessions.js", "text/javascript; charset=utf-8", false),
+    asset!("fleet.js", "text/javascript; charset=utf-8", false),
     asset!("settings.js", "text/javascript; charset=utf-8", false),
 ];
 

@@ -3,6 +3,8 @@ import { ask, isPaused, poll, setPaused, told } from "./api.js";
 import { add, age, badge, h, put } from "./dom.js";
 import * as approvals from "./approvals.js";
 import * as calls from "./calls.js";
+import * as fleet from "./fleet.js";
+import * as gallery from "./gallery.js";
 import * as overview from "./overview.js";
 import * as scripts from "./scripts.js";
 import * as servers from "./servers.js";
@@ -17,13 +19,16 @@ const PAGES = [
   ["calls", "Calls", calls.list],
   ["scripts", "Scripts", scripts.list],
   ["approvals", "Approvals", approvals.view],
+  ["gallery", "Gallery", gallery.view],
   ["sessions", "Sessions", sessions.view],
+  ["fleet", "Fleet", fleet.view],
   ["settings", "Settings", settings.view],
 ];
 // Views of one thing, below the page that lists them.
 const DETAILS = new Map([
   ["server", ["servers", servers.one]],
   ["tool", ["tools", tools.one]],
+  ["listed", ["gallery", gallery.one]],
   ["call", ["calls", calls.one]],
   ["script", ["scripts", scripts.one]],
 ]);
@@ -36,6 +41,9 @@ const links = new Map(PAGES.map(([path, title]) => {
   return [path, link];
 }));
 nav.append(h("ul", {}, [...links.values()].map((link) => h("li", {}, link))));
+// Only where the configuration names a fleet.
+const fleetItem = links.get("fleet").parentElement;
+fleetItem.hidden = true;
 
 let leaving = new AbortController();
 let isFirst = true;
@@ -88,7 +96,8 @@ async function show() {
 
 const state = document.getElementById("state");
 async function health() {
-  const { daemon, approvals: pending } = await ask("head");
+  const { daemon, approvals: pending, fleet: hasFleet } = await ask("head");
+  fleetItem.hidden = !hasFleet;
   put(state, badge(daemon.draining ? "ending" : "running", daemon.draining ? "warn" : "good"),
     h("span", { class: "wide" }, ` ${daemon.version}, process ${daemon.pid}, up ${age(daemon.uptimeMs)}`));
   waiting.hidden = !pending;

@@ -18,7 +18,7 @@ export async function view({ content, ask, poll }) {
     await look();
     return result;
   }, done);
-  const draw = ({ mayApprove, plans, projects, changes }) => {
+  const draw = ({ mayApprove, plans, projects, changes, calls, granted, grantedError }) => {
     const limited = mayApprove ? null : h("div", { class: "note" }, h("strong", {}, "This page can only look and decline."),
       " It was opened by a program. Run ", h("code", {}, "metamcp ui"), " in a terminal to approve.");
     put(content, limited,
@@ -27,7 +27,11 @@ export async function view({ content, ask, poll }) {
       card("Project files", projects.length ? projects.map((one) => project(one, mayApprove, decided))
         : empty("No project file waits for you. The .mcp.json of a folder is used only after you approved it.")),
       card("Changed servers", changes.length ? changes.map((one) => change(one, mayApprove, decided))
-        : empty("No installed server changed its tools, and none was withdrawn.")));
+        : empty("No installed server changed its tools, and none was withdrawn.")),
+      card("Calls", calls.length ? calls.map((one) => call(one, mayApprove, decided))
+        : empty("No call waits for you. Which calls need your approval is said by approve in the configuration.")),
+      card("Approvals of calls that count", grantedError ? h("p", { class: "failed" }, grantedError) : null,
+        granted.length ? granted.map((one) => answer(one, decided)) : empty("None is stored.")));
   };
   await look();
   poll(look, 3_000);
@@ -65,6 +69,26 @@ function project(one, mayApprove, decided) {
     one.cut ? h("p", { class: "failed" }, "Some of it is too long to be shown; read the file first.") : null,
     h("p", { class: "hint id" }, `sha256 ${one.sha256}`),
     h("p", { class: "line" }, trust, one.state === "declined" ? null : decline));
+}
+
+function call(one, mayApprove, decided) {
+  const id = `v${(fields += 1)}`;
+  const span = h("select", { id }, h("option", { value: "once" }, "this call, once"),
+    h("option", { value: "hour" }, "these arguments, for an hour"), h("option", { value: "always" }, "these arguments, always"),
+    h("option", { value: "hour*" }, "any arguments, for an hour"), h("option", { value: "always*" }, "any arguments, always"));
+  const approve = h("button", { type: "button", class: "main", disabled: !mayApprove, on: { click: () => decided(approve, "answer_call",
+    { id: one.id, approve: true, for: span.value.replace("*", ""), anyArguments: span.value.endsWith("*") }, `The call of ${one.tool} may run; if nobody waits for it any more, it has to be made again.`) } }, "Allow exactly this");
+  const decline = h("button", { type: "button", on: { click: () => decided(decline, "answer_call", { id: one.id, approve: false }, `The call of ${one.tool} was declined.`) } }, "Decline");
+  return h("article", { class: "ask", "aria-label": `Call of ${one.tool}` },
+    h("h3", {}, one.server, " ", h("code", {}, one.tool), " ", badge("waits for you", "warn"), " ", h("span", { class: "hint" }, "since ", time(one.since))),
+    h("pre", { tabindex: 0, role: "region", "aria-label": `What the call of ${one.tool} would send` }, one.told),
+    h("p", { class: "line" }, h("label", { for: id }, "Allow "), span, approve, decline));
+}
+
+function answer(one, decided) {
+  const revoke = h("button", { type: "button", on: { click: () => decided(revoke, "revoke", { id: one.id }, `The approval for ${one.tool} no longer counts.`) } }, "Revoke");
+  return h("p", { class: "line" }, badge(one.approved ? "allowed" : "refused", one.approved ? "good" : "warn"), " ", h("code", {}, `${one.server}:${one.tool}`), " ",
+    one.anyArguments ? "with any arguments" : h("code", {}, one.about), one.once ? ", once" : null, one.until ? [", until ", time(one.until)] : ", always", " ", revoke);
 }
 
 function change(one, mayApprove, decided) {

@@ -164,6 +164,7 @@ export async function one({ content, ask, poll, name }) {
       ["Headers", config.headers?.length ? config.headers.join(", ") : null],
       ["Signed in at", told.login?.issuer], ["Package", told.installed?.package], ["Pinned tools", told.installed ? count(told.installed.pins) : null],
       ["Tools", told.tools === null ? "not known yet" : count(told.tools)], ["Left out", told.leftOut],
+      ["Overrides that do not fit", told.misfits?.length ? told.misfits.join("; ") : null],
     ]), h("details", {}, h("summary", {}, "Effective configuration"), long(config, { label: "Effective configuration" })));
   };
 
