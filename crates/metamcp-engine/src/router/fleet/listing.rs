@@ -95,9 +95,9 @@ impl Router {
             harmless: true,
             hints: Hints::default(),
             input: None,
-            as_task: false,
-            rewritten: None,
             verbatim: Some(Verbatim::new("tools/list", Some(params))),
+            rewritten: None,
+            as_task: false,
             result_mapper: None,
         };
         let caller = Caller {

@@ -71,15 +71,17 @@ pub(super) fn pending(
         call_progress: None,
         harmless: call.harmless,
         input: call.input.map(|(responses, state)| {
-            Arc::new(Input { responses: responses.0, state: state.map(|state| state.0) })
+            let state = state.map(|state| state.0);
+            Arc::new(Input { responses: responses.0, state, is_sealed: false })
         }),
         verbatim,
+        result_mapper: None,
+        // Its caller's record has them.
         hints: Hints::default(),
         as_task: call.as_task,
         rewritten: None,
-        result_mapper: None,
     };
-    // By the overrides that are here, with the secrets that are here.
+    // Here, where the secrets are that it may put in.
     router.rewrite(&mut request).ok()?;
     let name = |name: &str| text::clean_line(name, MAX_NAME).into_owned();
     let identity = Identity {
