@@ -20,6 +20,7 @@ mod overriding;
 mod publish;
 mod recording;
 mod relay;
+mod result_mapper;
 mod send;
 mod server_capabilities;
 mod server_tasks;
@@ -67,14 +68,12 @@ pub use error::{CallError, CallErrorKind};
 pub use message::{Input, Verbatim};
 pub use recording::Unrecorded;
 pub use relay::{Level, ServerRequest};
+pub use result_mapper::{Follow, ResultMapper};
 pub use servers::{Definition, Entry, Instance, ScopeKey, Servers, as_written, environment_of};
 pub use take_over::{LongCall, TakenOver};
 
 /// Arguments of at least this size stay in the read buffer; smaller ones are copied, which frees it sooner.
 const COPY_BELOW: usize = 16 * 1024;
-
-/// Results up to this size are read as a whole in well under 100 us.
-const SHORT_RESULT: usize = 8 * 1024;
 
 /// How many idle connections are closed at once to free file descriptors: each child uses four or five, and a start
 /// needs a few more than it keeps.
@@ -121,54 +120,6 @@ impl UpstreamRequest {
     /// The part of it that may be long.
     fn body(&self) -> Option<&Bytes> {
         self.verbatim.as_ref().map(|verbatim| &verbatim.params).or(self.arguments.as_ref())
-    }
-}
-
-/// Follows a call to its end: maps its outcome on its way to the caller, which makes another form of the same response and
-/// never another response; and says what happens to the call if it takes long.
-pub struct ResultMapper {
-    follow: Box<dyn Follow>,
-    /// Results up to this size take it well under 100 us; longer ones are mapped off the thread that relays calls.
-    cheap_up_to: usize,
-}
-
-/// See [`ResultMapper`].
-pub trait Follow: Send {
-    fn map(self: Box<Self>, outcome: CallOutcome) -> CallOutcome;
-    /// Whether the call is to be taken over by another caller after it was under way for so long.
-    fn outlives(&mut self, _call: &LongCall<'_>) -> Option<TakenOver> {
-        None
-    }
-}
-
-struct ByFunction<F>(F);
-
-impl<F: FnOnce(CallOutcome) -> CallOutcome + Send> Follow for ByFunction<F> {
-    fn map(self: Box<Self>, outcome: CallOutcome) -> CallOutcome {
-        (self.0)(outcome)
-    }
-}
-
-impl ResultMapper {
-    /// By a function that reads the whole result and must not block.
-    pub fn new(map: impl FnOnce(CallOutcome) -> CallOutcome + Send + 'static) -> ResultMapper {
-        ResultMapper::following(ByFunction(map))
-    }
-
-    pub fn following(follow: impl Follow + 'static) -> ResultMapper {
-        ResultMapper { follow: Box::new(follow), cheap_up_to: SHORT_RESULT }
-    }
-
-    /// The same for one that only looks at the length of results up to this size.
-    #[must_use]
-    pub fn cheap_up_to(self, bytes: usize) -> ResultMapper {
-        ResultMapper { cheap_up_to: bytes.max(SHORT_RESULT), ..self }
-    }
-}
-
-impl std::fmt::Debug for ResultMapper {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ResultMapper")
     }
 }
 

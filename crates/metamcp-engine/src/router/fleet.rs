@@ -365,7 +365,9 @@ impl Host for Router {
         };
         let Some(me) = self.me.upgrade() else { return };
         let Some(pending) = remote_caller::pending(&me, fleet, &run, &placed, grant, call) else {
-            return refuse("the gateway that runs it does not know the method");
+            return refuse(
+                "the gateway that runs it does not know the method, or has other overrides of the tool",
+            );
         };
         let now = self.clock.now();
         grant.is_open();

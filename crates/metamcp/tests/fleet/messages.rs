@@ -114,7 +114,7 @@ fn strangers_on_the_bus_are_refused() {
         a.settled().await.unwrap();
         // A gateway with another key; bytes of no gateway; a message of a gateway again, under another name.
         other.send(a.node(), "calls", b"hello").await.unwrap();
-        other.flush().await.unwrap();
+        other.settled().await.unwrap();
         stranger.publish("metamcp.to.a.calls.b", "hello".into()).await.unwrap();
         stranger.publish("metamcp.to.a.calls.b", vec![9; 100].into()).await.unwrap();
         // Its own come back to it, so it hears what follows.
@@ -122,8 +122,9 @@ fn strangers_on_the_bus_are_refused() {
         first_of(&mut recorded).await;
         b.send(a.node(), "calls", b"first").await.unwrap();
         let bytes = first_of(&mut recorded).await;
+        let mut replayed = stranger.subscribe("metamcp.to.a.calls.d").await.unwrap();
         stranger.publish("metamcp.to.a.calls.d", bytes).await.unwrap();
-        stranger.flush().await.unwrap();
+        first_of(&mut replayed).await;
         b.send(a.node(), "calls", b"last").await.unwrap();
         let (first, last) = (inbox.next().await.unwrap(), inbox.next().await.unwrap());
         assert_eq!((&first.payload[..], &last.payload[..]), (&b"first"[..], &b"last"[..]));

@@ -63,7 +63,7 @@ fn an_operator_sees_all_nodes_drains_one_and_moves_a_server() {
         operator::serve(&a, Stub::new("git")).await.unwrap();
         operator::serve(&b, Stub::new("time")).await.unwrap();
         for node in [&a, &b] {
-            node.flush().await.unwrap();
+            node.settled().await.unwrap();
         }
         let fleet = operator::status(&me).await.unwrap();
         assert_eq!(fleet.nodes.keys().collect::<Vec<_>>(), ["a", "b"]);

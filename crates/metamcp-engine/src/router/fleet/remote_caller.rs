@@ -43,7 +43,8 @@ pub(in crate::router) struct RemoteCaller {
     asks: Mutex<HashMap<u64, ServerRequest>>,
 }
 
-/// The call of another node, as the dispatch takes it. `None` if its method is none that is forwarded.
+/// The call of another node, as the dispatch takes it. `None` if its method is none that is forwarded, or the tool is another one
+/// by the overrides of this node.
 pub(super) fn pending(
     router: &Arc<Router>,
     fleet: &Arc<Fleet>,

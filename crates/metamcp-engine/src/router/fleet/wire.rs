@@ -167,11 +167,11 @@ impl Answered {
             CallErrorKind::Unusable(why) | CallErrorKind::Unrecorded(why) => {
                 Answered::Unusable(why)
             }
-            // Both are said where a call begins, and calls of others do not begin here.
-            CallErrorKind::Unapproved(_) | CallErrorKind::Mismatch(_) => {
-                Answered::Unusable("was not called: the gateway that runs it refused it".to_owned())
-            }
             CallErrorKind::Oversize { bytes, limit } => Answered::Oversize { bytes, limit },
+            // Its own node looks for these before it sends a call to another.
+            CallErrorKind::Unapproved(_) | CallErrorKind::Mismatch(_) => {
+                Answered::not_run("the gateway that owns it does not let this call through")
+            }
             CallErrorKind::Dispatch { error, holders } => match ended(error, &holders) {
                 Some(ended) => Answered::Dispatch(ended),
                 None => Answered::Cancelled,
