@@ -21,7 +21,6 @@ mod logins;
 mod messages;
 mod network;
 mod nodes;
-mod operating;
 mod principals;
 mod results;
 mod strangers;
