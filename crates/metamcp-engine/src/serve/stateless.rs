@@ -312,7 +312,7 @@ impl StatelessHandler {
             // In direct mode unsolicited input responses are forwarded; the server decides about them.
             Ok(None) => picked[1].filter(|_| self.view.is_direct()).map(|responses| {
                 let responses = Bytes::copy_from_slice(responses);
-                Arc::new(Input { responses, state: None })
+                Arc::new(Input { responses, state: None, is_sealed: false })
             }),
             Ok(Some(Retried::Relay(input))) => Some(Arc::new(input)),
             Ok(Some(Retried::Suspended(call, retry))) => {
@@ -369,7 +369,7 @@ impl StatelessHandler {
                     Bytes::from(quoted)
                 });
                 let responses = Bytes::copy_from_slice(raw);
-                Ok(Some(Retried::Relay(Input { responses, state })))
+                Ok(Some(Retried::Relay(Input { responses, state, is_sealed: true })))
             }
         }
     }

@@ -93,12 +93,12 @@ impl Router {
             progress: None,
             call_progress: None,
             harmless: true,
+            hints: Hints::default(),
             input: None,
             verbatim: Some(Verbatim::new("tools/list", Some(params))),
-            result_mapper: None,
-            hints: Hints::default(),
-            as_task: false,
             rewritten: None,
+            as_task: false,
+            result_mapper: None,
         };
         let caller = Caller {
             responder: Arc::clone(&lister) as Arc<dyn Responder>,

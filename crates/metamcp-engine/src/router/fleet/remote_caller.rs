@@ -70,7 +70,8 @@ pub(super) fn pending(
         call_progress: None,
         harmless: call.harmless,
         input: call.input.map(|(responses, state)| {
-            Arc::new(Input { responses: responses.0, state: state.map(|state| state.0) })
+            let state = state.map(|state| state.0);
+            Arc::new(Input { responses: responses.0, state, is_sealed: false })
         }),
         verbatim,
         result_mapper: None,

@@ -43,6 +43,8 @@ pub(super) struct Call {
     pub wants_progress: bool,
     pub verbatim: Option<(String, Body)>,
     pub harmless: bool,
+    /// Its server takes it as a task only, and has to be told.
+    pub as_task: bool,
     pub input: Option<(Body, Option<Body>)>,
     pub principal: String,
     pub session: u64,
@@ -50,8 +52,6 @@ pub(super) struct Call {
     /// Of its client: a JSON object.
     pub capabilities: String,
     pub is_stateless: bool,
-    /// The server is to be told that it is one.
-    pub as_task: bool,
 }
 
 /// How it ended.
@@ -122,6 +122,7 @@ pub(super) fn call(placed: &Placed, pending: &Pending) -> Body {
         wants_progress: request.progress.is_some(),
         verbatim: request.verbatim.as_ref().map(|it| (it.method.to_owned(), body(&it.params))),
         harmless: request.harmless,
+        as_task: request.as_task,
         input: request
             .input
             .as_ref()
@@ -131,7 +132,6 @@ pub(super) fn call(placed: &Placed, pending: &Pending) -> Body {
         client: identity.client.as_ref().map(|it| (it.name.clone(), it.version.clone())),
         capabilities: caller.client.capabilities().to_string(),
         is_stateless: caller.responder.is_stateless(),
-        as_task: request.as_task,
     })
 }
 
