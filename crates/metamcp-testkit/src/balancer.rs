@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::nats::get_within;
+use crate::nats::page_within;
 
 /// How often each gateway is asked, and how long it has to say that it is ready.
 const CHECK_EVERY: Duration = Duration::from_millis(200);
@@ -88,7 +88,7 @@ impl Balancer {
         thread::spawn(move || {
             while !shared.is_over.load(Ordering::Relaxed) {
                 let began = Instant::now();
-                let asked = get_within(backend.address, "/readyz", CHECK);
+                let asked = page_within(backend.address, "/readyz", CHECK);
                 backend.is_ready.store(asked.is_ok_and(|said| said.0 == 200), Ordering::Relaxed);
                 thread::sleep(CHECK_EVERY.saturating_sub(began.elapsed()));
             }
@@ -212,7 +212,7 @@ mod tests {
         let gateways = sites.each_ref().map(Site::address);
         let balancer = Balancer::start("127.0.0.1:0".parse().unwrap(), &gateways).unwrap();
         assert!(eventually(PATIENCE, || balancer.ready() == 2));
-        let ask = || get_within(balancer.address(), "/x", PATIENCE).unwrap();
+        let ask = || page_within(balancer.address(), "/x", PATIENCE).unwrap();
         let mut said: Vec<String> = (0..6).map(|_| ask().1).collect();
         said.sort();
         assert_eq!(said.concat(), "aaabbb");

@@ -300,11 +300,11 @@ impl Drop for Nats {
 
 /// A page over HTTP, as short as it can be.
 pub fn get(address: SocketAddr, path: &str) -> Result<(u16, String)> {
-    get_within(address, path, ANSWER)
+    page_within(address, path, ANSWER)
 }
 
 /// The same with another limit for each step.
-pub fn get_within(address: SocketAddr, path: &str, limit: Duration) -> Result<(u16, String)> {
+pub fn page_within(address: SocketAddr, path: &str, limit: Duration) -> Result<(u16, String)> {
     let mut socket = TcpStream::connect_timeout(&address, limit)?;
     socket.set_read_timeout(Some(limit))?;
     write!(socket, "GET {path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;

@@ -1,7 +1,7 @@
 //! What an operator asks of a fleet over its bus: how it is, that a node drains, that a server moves.
 //! Owns: the questions, how nodes answer them, how long answers are waited for.      Never: decides what a node does; renders.
 //! In: an operator's question, at any machine that has the cluster's key.  Out: what each node says of itself.
-//! Tests: below, `metamcp/tests/fleet/operating.rs`.
+//! Tests: below, `metamcp/tests/fleet/upgrade.rs`.
 //!
 //! A gateway of a fleet has no local socket, and its own address may be behind a balancer. So an operator is a stranger
 //! on the bus with the cluster's key, and the bus's permissions say who may ask what: orders go to

@@ -1,7 +1,7 @@
 //! `metamcp fleet`: the nodes of a fleet, a drain, a move.
 //! Owns: its words and exit codes.      Never: decides what a node does; keeps a connection to the bus.
 //! In: the settings of the cluster.  Out: what the nodes say, as text or JSON.
-//! Tests: below, `tests/fleet/{operating,commands}.rs`.
+//! Tests: below, `tests/fleet/upgrade.rs`.
 
 #[cfg(feature = "fleet")]
 mod asked;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use metamcp_testkit::balancer::Balancer;
 use metamcp_testkit::link::Link;
-use metamcp_testkit::nats::{Nats, Options, get_within};
+use metamcp_testkit::nats::{Nats, Options, page_within};
 use metamcp_testkit::network::{Host, Network};
 use metamcp_testkit::{Workspace, eventually};
 use nix::sys::signal::{Signal, kill};
@@ -186,7 +186,7 @@ impl World {
     }
 
     pub(crate) fn readyz(&self, number: usize) -> Option<(u16, Value)> {
-        let (status, body) = get_within(self.gateways[number].address, "/readyz", LOOK).ok()?;
+        let (status, body) = page_within(self.gateways[number].address, "/readyz", LOOK).ok()?;
         Some((status, serde_json::from_str(&body).unwrap_or_default()))
     }
 
