@@ -652,7 +652,8 @@ impl Catalog {
         }
     }
 
-    /// Puts lists into the snapshot. Without a moment they come from the cache and never replace a live list.
+    /// Puts lists into the snapshot. Without a moment they come from the cache and never replace a live list, but one that
+    /// was cached before: another gateway may have written a newer one meanwhile.
     fn publish(&self, lists: Vec<Built>, listed_at: Option<Moment>) {
         let mut parts = self.parts();
         let before = self.snapshot();
@@ -660,7 +661,11 @@ impl Catalog {
         let mut generation = before.generation;
         for Built { server, tools, part, saved_at, .. } in lists {
             let old = known.get(&server);
-            if old.is_some_and(|old| listed_at < old.listed_at || listed_at.is_none()) {
+            let is_older = |old: &Known| match (listed_at, old.listed_at) {
+                (None, None) => saved_at == old.saved_at,
+                (given, had) => given < had,
+            };
+            if old.is_some_and(is_older) {
                 continue;
             }
             failed.remove(&server);

@@ -8,7 +8,9 @@ use metamcp_config::config::ServerConfig;
 use metamcp_engine::catalog::schema_cache::SchemaCache;
 use metamcp_engine::catalog::{Catalog, DefinitionId, Received};
 use metamcp_engine::shared::share_lists;
+use metamcp_testkit::client::Reply;
 use metamcp_testkit::nats::Nats;
+use metamcp_testkit::{Client, EventKind};
 use metamcp_tools::tool::{Listing, ServerTools};
 use metamcp_types::moment::Moment;
 
@@ -111,4 +113,30 @@ fn what_is_no_list_of_this_server_is_refused() {
         other.add(SERVER, Arc::new(config));
         assert_eq!(other.unpack(&key, &packed).await, Received::Stranger);
     });
+}
+
+#[test]
+fn a_real_gateway_lists_what_another_one_started() {
+    let fleet = crate::nodes::Fleet::sharing("machine");
+    let node = |name: &str| {
+        let silent = Box::new(|_: &str, _: &serde_json::Value| Reply::Silence);
+        let client = Client::start_answering(fleet.command(name, 0), silent).unwrap();
+        client.initialize(&serde_json::json!({}), PATIENCE).unwrap();
+        client
+    };
+    let tools = |client: &Client| {
+        let id = client.request("tools/list", &serde_json::json!({})).unwrap();
+        let answer = client.wait(id, PATIENCE).unwrap();
+        answer.result().unwrap()["tools"].as_array().unwrap().len()
+    };
+    let one = node("one");
+    let listed = tools(&one);
+    assert!(listed > 3, "{listed}");
+    let starts = || fleet.journal().count(EventKind::Start).unwrap();
+    assert_eq!(starts(), 1);
+    let two = node("two");
+    let cached = fleet.workspace.file("home-two").join(".metamcp/cache/a/schema.json");
+    assert!(metamcp_testkit::eventually(PATIENCE, || cached.exists()), "{}", two.stderr());
+    assert_eq!(starts(), 1, "only the first one has started the server");
+    assert_eq!(tools(&two), listed);
 }
