@@ -107,7 +107,7 @@ impl Setting {
         let key = self.key.unwrap_or_default();
         match key.split_once('.') {
             Some(("serve" | "provision", _)) => !HARMLESS.contains(&self.flag),
-            Some(("code", "profile" | "image") | ("audit" | "cluster", _)) => true,
+            Some(("code", "profile" | "image") | ("approvals" | "audit" | "cluster", _)) => true,
             _ => GUARDS.contains(&self.flag),
         }
     }
