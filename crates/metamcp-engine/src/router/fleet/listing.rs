@@ -92,8 +92,11 @@ impl Router {
             progress: None,
             call_progress: None,
             harmless: true,
+            hints: metamcp_tools::tool::Hints::default(),
             input: None,
             verbatim: Some(Verbatim::new("tools/list", Some(params))),
+            as_task: false,
+            rewritten: None,
             result_mapper: None,
         };
         let caller = Caller {

@@ -101,7 +101,7 @@ impl Operated for Operating {
     fn drain(&self) -> usize {
         let Some(router) = self.router.upgrade() else { return 0 };
         let Some(fleet) = router.fleet() else { return 0 };
-        fleet.drain(router.clock.now() + self.drain);
+        fleet.drain(self.drain);
         fleet.owned()
     }
 
@@ -109,7 +109,6 @@ impl Operated for Operating {
         let none = || format!("it owns no process of {server:?}");
         let router = self.router.upgrade().ok_or_else(none)?;
         let fleet = router.fleet().ok_or_else(none)?;
-        let until = router.clock.now() + self.drain;
         let all: Vec<_> = router.fleet.placed.read().values().cloned().collect();
         let mut moved = 0;
         for placed in all {
@@ -121,7 +120,7 @@ impl Operated for Operating {
                 node: node.clone(),
                 requirements: Arc::clone(&placed.requirements),
             });
-            fleet.leave(placed.instance, target, until);
+            fleet.leave(placed.instance, target, self.drain);
             moved += 1;
         }
         if moved == 0 { Err(none()) } else { Ok(moved) }

@@ -67,10 +67,13 @@ pub(super) fn pending(
         progress: call.wants_progress.then(|| Bytes::from_static(TOKEN)),
         call_progress: None,
         harmless: call.harmless,
+        hints: metamcp_tools::tool::Hints::default(),
         input: call.input.map(|(responses, state)| {
             Arc::new(Input { responses: responses.0, state: state.map(|state| state.0) })
         }),
         verbatim,
+        as_task: false,
+        rewritten: None,
         result_mapper: None,
     };
     let name = |name: &str| text::clean_line(name, MAX_NAME).into_owned();

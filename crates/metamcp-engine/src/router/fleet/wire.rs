@@ -161,6 +161,13 @@ impl Answered {
             CallErrorKind::Unusable(why) | CallErrorKind::Unrecorded(why) => {
                 Answered::Unusable(why)
             }
+            // Approvals and overrides are the caller's gateway's; here nothing was sent.
+            CallErrorKind::Unapproved(_) => {
+                Answered::Unusable("was not called: it needs a person's approval".to_owned())
+            }
+            CallErrorKind::Mismatch(mismatch) => {
+                Answered::Unusable(format!("was not called: {mismatch}"))
+            }
             CallErrorKind::Oversize { bytes, limit } => Answered::Oversize { bytes, limit },
             CallErrorKind::Dispatch { error, holders } => match ended(error, &holders) {
                 Some(ended) => Answered::Dispatch(ended),
