@@ -125,7 +125,9 @@ pub(crate) fn cargo(
     let mut variables = target.variables(profile);
     variables.push(("RUSTC_BOOTSTRAP".to_owned(), "1".to_owned())); // for `-Zbuild-std`
     variables.push(("CARGO_TARGET_DIR".to_owned(), BUILT.to_owned()));
-    variables.push(("SOURCE_DATE_EPOCH".to_owned(), commit_time(workspace)?));
+    // Everything in C is built again when this changes.
+    let date = if profile == "dist" { commit_time(workspace)? } else { "0".to_owned() };
+    variables.push(("SOURCE_DATE_EPOCH".to_owned(), date));
     let mut words = match (target.linker, verb) {
         (Linker::Zig, "build") => vec!["cargo", "zigbuild"],
         (Linker::Zig, verb) => vec!["cargo-zigbuild", verb],

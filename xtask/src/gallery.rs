@@ -98,7 +98,9 @@ fn options(arguments: &[String]) -> Result<Options> {
                 let binary = rest.next().context("--binary wants a BINARY")?;
                 options.binary = Some(std::path::absolute(binary)?);
             }
-            other => bail!("gallery does not know {other}: [--only NAME]... [--missing] [--check] [--binary BINARY]"),
+            other => bail!(
+                "gallery does not know {other}: [--only NAME]... [--missing] [--check] [--binary BINARY]"
+            ),
         }
     }
     Ok(options)

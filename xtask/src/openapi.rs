@@ -98,19 +98,18 @@ fn write_table(workspace: &Workspace, rows: &[Value]) -> Result<()> {
     let text = fs::read_to_string(&page)?;
     let (before, rest) = text.split_once(BEGIN).context("docs/openapi.md has lost its mark")?;
     let (_, after) = rest.split_once(END).context("docs/openapi.md has lost its mark")?;
-    let mut table = "| description | MB | operations | list of tools, KB | largest schema, KB | read in, ms |\n|---|---|---|---|---|---|\n".to_owned();
+    let mut table = "| description | MB | operations | list of tools, KB | largest schema, KB |\n|---|---|---|---|---|\n".to_owned();
     for row in rows {
         let result = &row["result"];
         let file = row["file"].as_str().unwrap_or_default();
         let number = |name: &str| result[name].as_f64().unwrap_or(f64::NAN);
         let name = named(Path::new(file));
         table.push_str(&format!(
-            "| {name} | {:.1} | {} | {:.0} | {:.0} | {} |\n",
+            "| {name} | {:.1} | {} | {:.0} | {:.0} |\n",
             number("bytes") / 1e6,
             result["operations"],
             number("list") / 1e3,
             number("largest") / 1e3,
-            result["millis"],
         ));
     }
     fs::write(&page, format!("{before}{BEGIN}\n{table}\n{END}{after}"))?;

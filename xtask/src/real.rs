@@ -140,7 +140,7 @@ fn installed(workspace: &Workspace, folder: &str) -> Result<PathBuf> {
 }
 
 /// A real nats-server, for the benchmark.
-pub(crate) fn nats(workspace: &Workspace) -> Result<PathBuf> {
+pub(crate) fn nats_server(workspace: &Workspace) -> Result<PathBuf> {
     installed(workspace, "nats")
 }
 

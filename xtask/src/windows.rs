@@ -98,7 +98,7 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     let target = Target::named("x86_64-pc-windows-gnu")?;
     let folder = cross::built(workspace).join(FOLDER);
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    engine(workspace)?;
+    hardened::ready(workspace)?;
     node(workspace, &folder)?;
     python(&root, workspace, &folder)?;
     let variables = variables(target, options.kills);
@@ -149,19 +149,11 @@ pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The engine as WASM, which the build includes.
-fn engine(workspace: &Workspace) -> Result<()> {
-    let sums = fs::read_to_string(workspace.root.join("target/hardened/SHA256SUMS"));
-    if sums.is_ok_and(|sums| sums.contains("-windows.cwasm")) {
-        return Ok(());
-    }
-    hardened::run(workspace, &[])
-}
-
 /// What Wine cannot show, or no registry carries.
-const NOT_HERE: [&str; 3] = [
+const NOT_HERE: [&str; 4] = [
     "CPython for Windows, which no registry carries: the packages that bring one fetch it when they are installed; MicroPython stands in",
     "Ctrl-Break for who handles it: Wine ends all on a console by it; closing the window, logging off and shutting down: no program can send those",
+    "a file that is replaced while somebody has it open, which Wine refuses",
     "limits of a job object (memory, processor time, processes), which Wine takes and does not keep",
 ];
 

@@ -4,6 +4,8 @@
 //! Tests: below, and through everything that waits.
 
 use std::future::Future;
+#[cfg(feature = "fleet")]
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use metamcp_types::moment::Moment;
@@ -17,11 +19,37 @@ pub struct Clock {
     start: Instant,
     /// One for the life of the process: every copy of the clock refers to it.
     suspend_clock: &'static Mutex<SuspendAwareClock>,
+    /// Of the machine as a whole, the same way.
+    #[cfg(feature = "fleet")]
+    paused: &'static MachinePauses,
 }
+
+/// Time in which the machine itself stood still, suspended or paused by what runs it: no clock of its own counts that, but
+/// the time of day is put right afterwards.
+#[cfg(feature = "fleet")]
+#[derive(Debug)]
+struct MachinePauses {
+    /// The time of day at the start.
+    began: u64,
+    /// By how much it has run ahead since, in milliseconds. It only grows: a time of day that is set back says nothing.
+    ahead: AtomicU64,
+}
+
+/// How much the time of day is set right in passing, without a pause.
+#[cfg(feature = "fleet")]
+const CORRECTION: u64 = 2_000;
 
 impl Clock {
     pub fn start() -> Clock {
-        Clock { start: instant(), suspend_clock: Box::leak(Box::default()) }
+        Clock {
+            start: instant(),
+            suspend_clock: Box::leak(Box::default()),
+            #[cfg(feature = "fleet")]
+            paused: Box::leak(Box::new(MachinePauses {
+                began: unix_millis(),
+                ahead: AtomicU64::new(0),
+            })),
+        }
     }
 
     pub fn now(self) -> Moment {
@@ -30,10 +58,21 @@ impl Clock {
         suspend_clock.now(self.raw())
     }
 
-    /// The present with suspensions of the process: for what others count too, such as a lease.
+    /// The present with suspensions of the process and of the machine: for what others count too, such as a lease. A time of
+    /// day that is set ahead looks like a pause, which costs leases and gives none away.
     #[cfg(feature = "fleet")]
     pub fn with_pauses(self) -> Moment {
-        self.raw()
+        let raw = self.start.elapsed();
+        let pauses = self.paused;
+        let counted = u64::try_from(raw.as_millis()).unwrap_or(u64::MAX);
+        let ahead = unix_millis().saturating_sub(pauses.began).saturating_sub(counted);
+        let known = pauses.ahead.load(Ordering::Relaxed);
+        let ahead = if ahead > known + CORRECTION {
+            pauses.ahead.fetch_max(ahead, Ordering::Relaxed).max(ahead)
+        } else {
+            known
+        };
+        Moment::after_start(raw + Duration::from_millis(ahead))
     }
 
     /// Milliseconds since the start, for what travels as a number.

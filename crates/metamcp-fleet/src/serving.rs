@@ -65,6 +65,8 @@ struct Running<B> {
     input: Incoming<B>,
     /// The last part is in `output`.
     is_finished: bool,
+    /// Its caller was told that it is here, by an acceptance or by anything else.
+    is_told: bool,
 }
 
 #[derive(Debug)]
@@ -123,18 +125,18 @@ impl<B: Clone> Serving<B> {
         match self.windows.look(&call.caller, number) {
             Seen::New => {
                 self.windows.remember(&call.caller, number, refusal);
-                let message = match refusal {
-                    Some(why) => Message::Refused { number, why },
-                    None => Message::Accepted { number },
-                };
-                self.steps.push(Step::Send { to: call.caller.clone(), message });
-                if refusal.is_none() {
+                if let Some(why) = refusal {
+                    let message = Message::Refused { number, why };
+                    self.steps.push(Step::Send { to: call.caller, message });
+                } else {
+                    // Most calls end before the next look at the clock, and an answer says all that an acceptance would.
                     let running = Running {
                         instance,
                         epoch,
                         output: Outgoing::default(),
                         input: Incoming::default(),
                         is_finished: false,
+                        is_told: false,
                     };
                     self.running.insert(call.clone(), running);
                     *self.in_flight.entry(instance).or_default() += 1;
@@ -152,7 +154,8 @@ impl<B: Clone> Serving<B> {
 
     /// Whether the call is still here.
     pub fn poll(&mut self, call: &ForeignCall) {
-        if self.running.contains_key(call) {
+        if let Some(running) = self.running.get_mut(call) {
+            running.is_told = true;
             let message = Message::Accepted { number: call.number };
             self.steps.push(Step::Send { to: call.caller.clone(), message });
         } else {
@@ -182,6 +185,7 @@ impl<B: Clone> Serving<B> {
             return;
         }
         running.is_finished = part.is_last();
+        running.is_told = true;
         let may_be_dropped = matches!(part, Part::Notification(_));
         running.output.push(part, may_be_dropped);
         let ready = running.output.ready(now);
@@ -225,19 +229,26 @@ impl<B: Clone> Serving<B> {
         }
     }
 
-    /// A look at the clock: sends again, and gives up calls whose caller is dead.
+    /// A look at the clock: accepts what has said nothing yet, sends again, and gives up calls whose caller is dead.
     pub fn tick(&mut self, is_alive: impl Fn(&NodeRef) -> bool, now: Moment) {
         let mut again = Vec::new();
-        let mut dead = Vec::new();
+        let (mut dead, mut accepted) = (Vec::new(), Vec::new());
         for (call, running) in &mut self.running {
             if !is_alive(&call.caller) {
                 dead.push(call.clone());
                 continue;
             }
+            if !running.is_told {
+                running.is_told = true;
+                accepted.push(call.clone());
+            }
             let overdue = running.output.overdue(now);
             if !overdue.is_empty() {
                 again.push((call.clone(), overdue));
             }
+        }
+        for ForeignCall { caller, number } in accepted {
+            self.steps.push(Step::Send { to: caller, message: Message::Accepted { number } });
         }
         for (call, overdue) in again {
             self.outputs(&call, overdue);

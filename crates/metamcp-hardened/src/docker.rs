@@ -304,4 +304,5 @@ fn words(from: Option<impl Read>) -> String {
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests;

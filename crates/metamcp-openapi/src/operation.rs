@@ -292,11 +292,15 @@ impl Written<'_> {
             .filter(|(media, _)| !media.is_empty())
             .min_by_key(|(media, _)| rank(media))?;
         let name = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        let schema = media_said.get("schema");
         let is_multipart = name.starts_with("multipart/");
+        let mut schema = media_said.get("schema").cloned();
+        if is_multipart {
+            // Its members are read as parts of a form, which the same component is not elsewhere.
+            schema = schema.and_then(|schema| self.document.resolved(schema));
+        }
         let file_use = if is_multipart { Use::Files } else { Use::Json };
         let mut converted =
-            schema.map_or_else(|| json!({}), |schema| schemas.converted(schema, file_use));
+            schema.map_or_else(|| json!({}), |schema| schemas.converted(&schema, file_use));
         let encodings = || encodings(media_said);
         let form = match rank(media) {
             0..=2 => BodyForm::Json,

@@ -111,7 +111,10 @@ pub fn address(server: &str, page: &str) -> String {
 }
 
 /// The page that an address here means, by the names of the servers there are, and its server.
-pub fn meant<'a>(address_here: &str, servers: impl IntoIterator<Item = &'a str>) -> Option<(&'a str, String)> {
+pub fn meant<'a>(
+    address_here: &str,
+    servers: impl IntoIterator<Item = &'a str>,
+) -> Option<(&'a str, String)> {
     servers.into_iter().find_map(|server| {
         let start = address(server, "");
         let rest = address_here.strip_prefix(&start)?;
@@ -168,7 +171,8 @@ mod tests {
     fn an_address_leads_back_to_its_page_and_to_no_other_server() {
         for server in ["maps", "my server", "a/b", "ü"] {
             let here = address(server, "ui://map/a.html?x=1#y");
-            let (found, page) = meant(&here, ["other", "my", "maps", "my server", "a/b", "a", "ü"]).unwrap();
+            let (found, page) =
+                meant(&here, ["other", "my", "maps", "my server", "a/b", "a", "ü"]).unwrap();
             assert_eq!((found, page.as_str()), (server, "ui://map/a.html?x=1#y"));
         }
         assert_eq!(meant("ui://map/a.html", ["maps"]), None);

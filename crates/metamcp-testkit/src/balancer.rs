@@ -1,10 +1,10 @@
 //! A plain load balancer over HTTP: each request goes to the next gateway that says that it is ready.
-//! Owns: its listener, its checks, who got how many.  Never: repeats a request that was sent.
+//! Owns: its listener, its checks, who got how many.  Never: repeats a request that was sent, keeps a session anywhere.
 //! In: the addresses of gateways.  Out: their responses, byte for byte.
 //! Tests: below, `metamcp/tests/fleet`.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread;
@@ -36,18 +36,13 @@ struct Shared {
 
 /// See the module; its connections end by themselves.
 pub struct Balancer {
-    pub address: SocketAddr,
+    address: SocketAddr,
     shared: Arc<Shared>,
 }
 
 impl Balancer {
-    /// Listens on a loopback address.
-    pub fn start(gateways: &[SocketAddr]) -> io::Result<Balancer> {
-        Balancer::at((Ipv4Addr::LOCALHOST, 0).into(), gateways)
-    }
-
     /// Listens there, on a free port if that is 0.
-    pub fn at(listen: SocketAddr, gateways: &[SocketAddr]) -> io::Result<Balancer> {
+    pub fn start(listen: SocketAddr, gateways: &[SocketAddr]) -> io::Result<Balancer> {
         let listener = TcpListener::bind(listen)?;
         let shared = Arc::new(Shared {
             backends: RwLock::default(),
@@ -76,12 +71,15 @@ impl Balancer {
         Ok(balancer)
     }
 
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// One more gateway.
     pub fn add(&self, address: SocketAddr) {
         let backend = Arc::new(Backend {
             address,
-            // Until it says that it is not.
-            is_ready: AtomicBool::new(true),
+            is_ready: AtomicBool::new(false),
             served: AtomicUsize::new(0),
         });
         let mut backends = self.shared.backends.write().unwrap_or_else(PoisonError::into_inner);
@@ -98,7 +96,7 @@ impl Balancer {
     }
 
     /// How many requests each was given, in the order they were added.
-    pub fn counts(&self) -> Vec<usize> {
+    pub fn served(&self) -> Vec<usize> {
         let backends = self.shared.backends.read().unwrap_or_else(PoisonError::into_inner);
         backends.iter().map(|one| one.served.load(Ordering::Relaxed)).collect()
     }
@@ -212,13 +210,13 @@ mod tests {
             .unwrap()
         });
         let gateways = sites.each_ref().map(Site::address);
-        let balancer = Balancer::start(&gateways).unwrap();
+        let balancer = Balancer::start("127.0.0.1:0".parse().unwrap(), &gateways).unwrap();
         assert!(eventually(PATIENCE, || balancer.ready() == 2));
-        let ask = || get_within(balancer.address, "/x", PATIENCE).unwrap();
+        let ask = || get_within(balancer.address(), "/x", PATIENCE).unwrap();
         let mut said: Vec<String> = (0..6).map(|_| ask().1).collect();
         said.sort();
         assert_eq!(said.concat(), "aaabbb");
-        assert_eq!(balancer.counts(), [3, 3, 0]);
+        assert_eq!(balancer.served(), [3, 3, 0]);
         sites[0].stop();
         assert!(eventually(PATIENCE, || balancer.ready() == 1));
         assert_eq!(ask(), (200, "b".to_owned()));

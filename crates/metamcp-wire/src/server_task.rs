@@ -131,10 +131,14 @@ mod tests {
         let older = br#"{"task":{"taskId":"b","status":"working","pollInterval":2000}}"#;
         let asked = created_when_asked(older).unwrap().unwrap();
         assert_eq!(asked, Created { id: "b".into(), poll: Duration::from_secs(2) });
-        for result in [&br#"{"content":[],"task":{"taskId":"x"}}"#[..], b"{}", b"7", br#"{"task":7}"#] {
+        for result in
+            [&br#"{"content":[],"task":{"taskId":"x"}}"#[..], b"{}", b"7", br#"{"task":7}"#]
+        {
             assert_eq!(created_when_asked(result), None);
         }
-        for broken in [&br#"{"task":{}}"#[..], br#"{"task":{"taskId":""}}"#, br#"{"task":{"taskId":7}}"#] {
+        for broken in
+            [&br#"{"task":{}}"#[..], br#"{"task":{"taskId":""}}"#, br#"{"task":{"taskId":7}}"#]
+        {
             assert!(created_when_asked(broken).unwrap().is_err());
         }
         let long = format!("{{\"taskId\":\"{}\"}}", "x".repeat(MAX_ID + 1));
@@ -149,11 +153,19 @@ mod tests {
         assert_eq!(told(r#"{"status":"working","pollIntervalMs":-5}"#).unwrap().poll, USUAL);
         let done = told(r#"{"status":"completed","result":{"content":[]}}"#).unwrap();
         assert_eq!(done.state, State::Completed(Some(br#"{"content":[]}"#)));
-        assert_eq!(told(r#"{"status":"completed","result":7}"#).unwrap().state, State::Completed(None));
-        let asks = told(r#"{"status":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{}}}}"#);
+        assert_eq!(
+            told(r#"{"status":"completed","result":7}"#).unwrap().state,
+            State::Completed(None)
+        );
+        let asks = told(
+            r#"{"status":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{}}}}"#,
+        );
         let State::InputRequired(questions) = asks.unwrap().state else { panic!() };
         assert_eq!((questions.len(), &*questions[0].key), (1, "k"));
-        assert!(told(r#"{"status":"input_required","inputRequests":{"k":{"method":"tools/call"}}}"#).is_err());
+        assert!(
+            told(r#"{"status":"input_required","inputRequests":{"k":{"method":"tools/call"}}}"#)
+                .is_err()
+        );
         for broken in ["{}", "7", r#"{"status":"dreaming"}"#, r#"{"status":7}"#] {
             assert!(told(broken).is_err(), "{broken}");
         }

@@ -57,7 +57,7 @@ pub(super) fn rows(
     rounds: usize,
     page: &mut String,
 ) -> Result<()> {
-    real::nats(workspace)?;
+    real::nats_server(workspace)?;
     let (key, config) = (folder.join("cluster-key"), folder.join("fleet.json"));
     std::fs::write(&key, KEY)?;
     let server = json!({ "command": programs.echo, "args": [], "share": "fleet", "pin": OWNER });

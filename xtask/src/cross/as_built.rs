@@ -88,6 +88,9 @@ pub(super) fn test(
     let mut tests = workspace.cargo();
     tests.args(["nextest", "run", "--no-fail-fast", "--binaries-metadata"]).arg(&binaries);
     tests.args(["--filterset", wanted.filter.as_deref().unwrap_or(all)]);
+    if wanted.arm64 {
+        tests.args(arm64::PATIENT);
+    }
     let mut command = match wanted.arm64 {
         true => arm64::entered(root),
         false => Command::new("unshare"),

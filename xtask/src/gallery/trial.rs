@@ -22,6 +22,8 @@ const MEMORY: u64 = 4 * 1024 * 1024;
 const POLL: Duration = Duration::from_millis(100);
 /// Longest reason that is kept of a server that does not list its tools.
 const MAX_REASON: usize = 200;
+/// How a plan says that a version is deprecated.
+const DEPRECATED: &str = "its publisher deprecated this version: ";
 /// How `metamcp add` begins the reason.
 const UNKNOWN: &str = "its tools are not known yet: ";
 const DAY: u64 = 24 * 60 * 60 * 1000;
@@ -183,7 +185,6 @@ fn found(told: &Value, record: &Value) -> Result<Found> {
     let published = plan["published"].as_u64().context("nobody says how old it is")?;
     let installed = record["installed"].as_u64().unwrap_or(published);
     let reasons = plan["verdict"]["reasons"].as_array().cloned().unwrap_or_default();
-    const DEPRECATED: &str = "its publisher deprecated this version: ";
     let deprecated =
         reasons.iter().filter_map(Value::as_str).find_map(|one| one.strip_prefix(DEPRECATED));
     let tools = told["tools"].as_object().map_or(0, serde_json::Map::len);

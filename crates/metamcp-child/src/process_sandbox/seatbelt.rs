@@ -121,7 +121,8 @@ pub(crate) fn resolved(
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
 

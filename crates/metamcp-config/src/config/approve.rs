@@ -161,6 +161,15 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_in_the_wrong_place_is_an_error() {
+        let parse = |text: &str| crate::config::parse(text, &|_| None);
+        assert!(parse(r#"{ "mcpServers": {}, "approve": "always" }"#).is_err());
+        assert!(parse(r#"{ "mcpServers": {}, "approvals": { "rule": "sometimes" } }"#).is_err());
+        let slip = parse(r#"{ "mcpServers": { "a": { "command": "x", "aprove": "always" } } }"#);
+        assert!(!slip.unwrap().config.server("a").unwrap().is_enabled());
+    }
+
+    #[test]
     fn a_project_only_makes_rules_stricter() {
         for general in [Never, Destructive, Always] {
             for own in [None, Some(Never), Some(Destructive), Some(Always)] {

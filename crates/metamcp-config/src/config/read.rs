@@ -304,7 +304,9 @@ pub(super) fn unknown(
     let meant = guess.filter(|guess| is_slip(name, guess));
     let meant =
         meant.and_then(|guess| known.iter().find(|key| key.names().any(|one| one == guess)));
-    if meant.is_some_and(|key| RULES.contains(&key.name)) {
+    // A server's key; for all servers it is `approvals.rule`.
+    let is_misplaced = name == "approve";
+    if is_misplaced || meant.is_some_and(|key| RULES.contains(&key.name)) {
         report.problem_with(range, path, UNREAD_RULE, hint);
     } else {
         report.warn(range, path, "unknown key, ignored", hint);

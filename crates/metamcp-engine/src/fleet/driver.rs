@@ -3,11 +3,11 @@
 //! In: inputs, the clock.  Out: orders to the host, the bucket and the bus; what this node may do, in grants.
 //! Tests: `metamcp/tests/fleet`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use metamcp_fleet::directory::About;
+use metamcp_fleet::directory::{About, MAX_NODES, PROTOCOL};
 use metamcp_fleet::identity::{InstanceId, NodeRef};
 use metamcp_fleet::lease;
 use metamcp_fleet::message::{Declined, Message, Part};
@@ -45,6 +45,8 @@ pub(super) struct Driver {
     again: Vec<Input>,
     told: Option<Readiness>,
     looked: Moment,
+    /// Nodes of other versions that the log has.
+    strangers: BTreeSet<NodeRef>,
 }
 
 impl Driver {
@@ -77,6 +79,7 @@ impl Driver {
             again: Vec::new(),
             told: None,
             looked: Moment::START,
+            strangers: BTreeSet::new(),
         }
     }
 
@@ -140,7 +143,20 @@ impl Driver {
                 let message = Message::Declined { instance, why: Declined::Unknown };
                 self.outgoing.send(Some(from), message);
             }
-            Input::Heard { from, message } => node.heard(&from, message, now),
+            Input::Heard { from, message } => {
+                if let Message::Heartbeat(heartbeat) = &message
+                    && heartbeat.about.protocol != PROTOCOL
+                    && self.strangers.len() < MAX_NODES
+                    && self.strangers.insert(from.clone())
+                {
+                    tracing::warn!(
+                        "the gateway {:?} speaks another protocol of the fleet ({}, not {PROTOCOL}): no calls go to it or come from it; upgrade the older one",
+                        from.name,
+                        heartbeat.about.protocol
+                    );
+                }
+                node.heard(&from, message, now);
+            }
             Input::NotDelivered(number) => node.not_delivered(number, now),
             Input::Link { is_up: true } => node.bus_back(now),
             Input::Link { is_up: false } => node.bus_lost(),

@@ -10,17 +10,18 @@
 //! | `bucket` | which bucket this is, and whether claims may begin; it stays, and dies only with everything else |
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use metamcp_fleet::directory::About;
 use metamcp_fleet::identity::{InstanceId, NodeName, NodeRef, Stamp};
 use metamcp_fleet::lease::{Answer, Effect, Entry};
+use parking_lot::Mutex;
 
 use super::Fleet;
 use super::bus::{Bucket, Bus, BusError, Change, Changes, Kv, Writable};
 use super::mailbox::Input;
 use super::words;
-use crate::task;
+use crate::{clock, task};
 
 const BUCKET: &str = "bucket";
 /// All leases of a fleet: 100,000 instances take half of it.
@@ -29,6 +30,8 @@ const MAX_BYTES: i64 = 64 << 20;
 const LOOK: Duration = Duration::from_secs(2);
 /// Until the bus is asked again for what it did not give.
 const PAUSE: Duration = Duration::from_millis(200);
+/// How often the log says that leases are not kept.
+const TELL_EVERY: Duration = Duration::from_secs(10);
 /// Attempts to register in one and the same bucket.
 const ATTEMPTS: u32 = 5;
 
@@ -38,6 +41,7 @@ pub(super) struct Leases {
     kv: Kv,
     wanted: Duration,
     ttl: Duration,
+    told: Arc<Mutex<Option<Instant>>>,
 }
 
 /// Which bucket it is.
@@ -65,7 +69,7 @@ impl Leases {
         if ttl != wanted {
             tracing::info!("leases last {} ms, as this fleet has them", ttl.as_millis());
         }
-        Ok(Leases { bus: bus.clone(), kv, wanted, ttl })
+        Ok(Leases { bus: bus.clone(), kv, wanted, ttl, told: Arc::default() })
     }
 
     pub(super) fn ttl(&self) -> Duration {
@@ -146,9 +150,22 @@ impl Leases {
             match done {
                 Ok(Some(input)) => fleet.mailbox.push(input),
                 Ok(None) => {}
-                Err(error) => tracing::debug!("the lease of {instance:?}: {error}"),
+                Err(error) => leases.complain(&error),
             }
         });
+    }
+
+    /// What passes by itself is for debugging; what does not is said, now and then.
+    fn complain(&self, error: &BusError) {
+        if matches!(error, BusError::TimedOut | BusError::Gone) {
+            return tracing::debug!("a lease: {error}");
+        }
+        let now = clock::std_instant();
+        let mut told = self.told.lock();
+        if told.is_none_or(|told| now.duration_since(told) >= TELL_EVERY) {
+            *told = Some(now);
+            tracing::error!("the bus does not keep a lease: {error}");
+        }
     }
 
     async fn done(

@@ -111,23 +111,21 @@ impl Router {
     /// The server's configuration, if this call may not be sent without an approval.
     fn needs_approval(&self, pending: &Pending) -> Option<Arc<ServerConfig>> {
         let request = &pending.request;
-        // A retry with answers continues a call that came by here: the gateway's seal binds it to the same arguments.
-        if request.method() != "tools/call" || request.input.is_some() {
+        // A retry with answers continues a call that came by here: the gateway's seal binds it to the same arguments. In
+        // direct mode a client may send answers that nobody asked for, which prove nothing.
+        let is_sealed = request.input.as_ref().is_some_and(|input| input.is_sealed);
+        if request.method() != "tools/call" || is_sealed {
             return None;
         }
-        // Without an entry the dispatch refuses it.
-        let entry = self.entry(request.server)?;
-        if !entry.config.may_need_approval() {
-            return None;
-        }
+        let config = self.ruled(request.server)?;
         let tool = request.sent_tool();
-        let rule = match entry.config.approve(tool) {
+        let rule = match config.approve(tool) {
             Approve::Never => Rule::Never,
             Approve::Destructive => Rule::Destructive,
             Approve::Always => Rule::Always,
         };
-        let declared = declared(request.hints, &entry.config, tool);
-        rule.covers(declared, &[tool, &request.tool]).then_some(entry.config)
+        let declared = declared(request.hints, &config, tool);
+        rule.covers(declared, &[tool, &request.tool]).then_some(config)
     }
 
     async fn approve(self: &Arc<Self>, ticket: u64, config: &ServerConfig) {
@@ -256,7 +254,9 @@ impl Router {
         }
         // Over HTTP any program with a token can answer; so the owner names whose answers count.
         if !caller.client.may_approve() {
-            return Err("an answer of this client does not count (the owner names approvers in serve.approvers)");
+            return Err(
+                "an answer of this client does not count (the owner names approvers in serve.approvers)",
+            );
         }
         let question =
             call.elicitation().ok_or("its arguments are too long for a dialog of this client")?;

@@ -77,6 +77,15 @@ struct Waiting {
     pending: Pending,
     chunks: Vec<Bytes>,
     length: usize,
+    since: Moment,
+}
+
+impl Pending {
+    /// For its record: another node sent it, nearly then.
+    fn sent_elsewhere(&mut self, at: Moment) {
+        self.record.sent.get_or_insert(at);
+        self.record.attempts += 1;
+    }
 }
 
 impl CallPlace {
@@ -123,8 +132,7 @@ impl Router {
     }
 
     fn forward(&self, fleet: &Arc<Fleet>, placed: &Placed, pending: Pending, now: Moment) {
-        let level = self.level.lock().clone();
-        let body = wire::call(placed, &pending, level.as_ref());
+        let body = wire::call(placed, &pending);
         let request = Request {
             instance: placed.instance,
             requirements: Arc::clone(&placed.requirements),
@@ -132,7 +140,7 @@ impl Router {
             body,
         };
         let id = self.fleet.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let waiting = Waiting { pending, chunks: Vec::new(), length: 0 };
+        let waiting = Waiting { pending, chunks: Vec::new(), length: 0, since: now };
         self.fleet.waiting.lock().insert(id, waiting);
         if !fleet.call(CallId(id), request)
             && let Some(waiting) = self.fleet.waiting.lock().remove(&id)
@@ -343,18 +351,21 @@ impl Host for Router {
     fn run(&self, run: Run, grant: &Arc<Grant>, body: &Body) {
         let Some(fleet) = self.fleet.fleet.get() else { return };
         let refuse = |why: &str| {
-            let answered = Answered::Unusable(why.to_owned());
+            let answered = Answered::not_run(why);
             fleet.result(&run, &wire::written(&answered).0);
         };
         let Some(call) = wire::read::<wire::Call>(&body.0) else {
-            return refuse("was not called: the gateway that runs it does not understand the call");
+            return refuse("the gateway that runs it does not understand the call");
         };
         let Some(placed) = self.placed_as(call.definition, call.owner) else {
-            return refuse("was not called: the gateway that owns it does not have it any more");
+            fleet.leave(grant.instance, None, TRY_AGAIN);
+            return refuse(
+                "the gateway that ran it does not have it in its configuration any more",
+            );
         };
         let Some(me) = self.me.upgrade() else { return };
         let Some(pending) = remote_caller::pending(&me, fleet, &run, &placed, grant, call) else {
-            return refuse("was not called: the gateway that runs it does not know the method");
+            return refuse("the gateway that runs it does not know the method");
         };
         let now = self.clock.now();
         grant.is_open();
@@ -393,6 +404,7 @@ impl Host for Router {
                 waiting.length += last.len();
                 let now = self.clock.now();
                 let mut pending = waiting.pending;
+                pending.sent_elsewhere(waiting.since);
                 pending.record.node = owner.map(|owner| owner.as_str().into());
                 let limit = self.timing.line_bytes;
                 let answered = if waiting.length > limit + wire::HEAD {
@@ -442,49 +454,39 @@ impl Host for Router {
                 WhyNot::NotInFleet => "this gateway has no part in the fleet any more".to_owned(),
             }),
         };
-        if let Some(waiting) = self.take(call) {
+        if let Some(mut waiting) = self.take(call) {
+            if matches!(verdict, Verdict::OutcomeUnknown(_)) {
+                waiting.pending.sent_elsewhere(waiting.since);
+            }
             self.fail_in_fleet(waiting.pending, error, self.clock.now());
         }
     }
 
     fn is_running(&self, instance: InstanceId) -> bool {
-        let placed = self.placed_by(|placed| placed.instance == instance);
-        placed.is_some_and(|placed| self.has_connection(placed.server))
+        self.servers_of(instance).iter().any(|server| self.has_connection(*server))
     }
 
     fn end(&self, instance: InstanceId, epoch: Stamp, at_once: bool) {
         let Some(fleet) = self.fleet.fleet.get() else { return };
-        let Some(placed) = self.placed_by(|placed| placed.instance == instance) else {
-            return fleet.ended(instance, epoch);
-        };
-        let server = placed.server;
+        // More than one where a reload put another in its place, the calls of which are still under way.
+        let servers = self.servers_of(instance);
         let now = self.clock.now();
         let removal = if at_once { Removal::AtOnce } else { Removal::Finish };
-        if at_once {
-            let mut state = self.lock();
-            for call in state.dispatch.find(|pending| pending.request.server == server) {
-                if let Some(pending) = state.dispatch.payload_mut(call) {
-                    pending.fleet.is_fenced = true;
-                }
+        for &server in &servers {
+            if at_once {
+                self.kill(server);
             }
-            for slot in state.slots.values() {
-                if let Slot::Live { conn, .. } = slot
-                    && conn.server == server
-                {
-                    conn.transport.kill();
-                }
+            self.with(|dispatch, effects| dispatch.remove_server(server, removal, now, effects));
+            // Known again at once: another lease may come.
+            if let Some(policy) = self.policy_of(server) {
+                self.with(|dispatch, effects| dispatch.change_server(server, policy, now, effects));
             }
-        }
-        self.with(|dispatch, effects| dispatch.remove_server(server, removal, now, effects));
-        // Known again at once: another lease may come.
-        if let Some(policy) = self.policy_of(server) {
-            self.with(|dispatch, effects| dispatch.change_server(server, policy, now, effects));
         }
         let Some(me) = self.me.upgrade() else { return };
         let fleet = Arc::clone(fleet);
         task::spawn("fleet end", async move {
             let mut seen = me.state_changes.now();
-            while me.has_connection(server) {
+            while servers.iter().any(|server| me.has_connection(*server)) {
                 me.state_changes.moved_on(&mut seen).await;
             }
             fleet.ended(instance, epoch);
@@ -493,6 +495,23 @@ impl Host for Router {
 }
 
 impl Router {
+    /// Ends the processes of a server now, whatever they do; of its calls nothing more is believed.
+    fn kill(&self, server: ServerId) {
+        let mut state = self.lock();
+        for call in state.dispatch.find(|pending| pending.request.server == server) {
+            if let Some(pending) = state.dispatch.payload_mut(call) {
+                pending.fleet.is_fenced = true;
+            }
+        }
+        for slot in state.slots.values() {
+            if let Slot::Live { conn, .. } = slot
+                && conn.server == server
+            {
+                conn.transport.kill();
+            }
+        }
+    }
+
     fn has_connection(&self, server: ServerId) -> bool {
         self.lock().dispatch.pool().all().any(|(_, slot)| slot.server == server)
     }

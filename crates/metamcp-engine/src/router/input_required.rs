@@ -199,7 +199,7 @@ impl Router {
                         Bytes::from(quoted)
                     });
                     let responses = Bytes::from(input::answering(&responses));
-                    pending.request.input = Some(Arc::new(Input { responses, state }));
+                    pending.request.input = Some(Arc::new(Input { responses, state, is_sealed: true }));
                     pending.sent_end = u64::MAX;
                     return self.enter(pending, self.clock.now());
                 }

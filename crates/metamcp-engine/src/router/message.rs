@@ -26,6 +26,8 @@ pub struct Input {
     pub responses: Bytes,
     /// `requestState`, a JSON string.
     pub state: Option<Bytes>,
+    /// Our own seal says that it continues a call with the same arguments, which came by here.
+    pub is_sealed: bool,
 }
 
 /// A request of a client that is forwarded as it was written, except for the gateway's own fields.

@@ -29,11 +29,8 @@ impl Router {
         if request.method() != "tools/call" {
             return Ok(());
         }
-        let Some(entry) = self.entry(request.server) else { return Ok(()) };
-        let overrides = &entry.config.overrides;
-        if overrides.is_empty() {
-            return Ok(());
-        }
+        let Some(config) = self.ruled(request.server) else { return Ok(()) };
+        let overrides = &config.overrides;
         let tool = overrides.original(&request.tool);
         let one = overrides.for_tool(tool);
         if one.is_none() && *tool == *request.tool {

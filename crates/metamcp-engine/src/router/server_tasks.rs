@@ -50,7 +50,12 @@ enum Step {
 
 impl Router {
     /// The handle in the result of a call, if its server made a task of it that is ours to follow.
-    pub(super) fn task_made(&self, conn: &Connection, number: u64, reply: &Reply) -> Option<Result<Created, InvalidTask>> {
+    pub(super) fn task_made(
+        &self,
+        conn: &Connection,
+        number: u64,
+        reply: &Reply,
+    ) -> Option<Result<Created, InvalidTask>> {
         let Reply::Result(result) = reply else { return None };
         if conn.is_stateless() {
             if !metamcp_wire::modern::result::is_task(result) {
@@ -76,8 +81,7 @@ impl Router {
     pub(super) fn follow_task(&self, conn: &Arc<Connection>, number: u64, created: Created) {
         let Created { id, poll } = created;
         let (router, conn, clock) = (self.me.clone(), Arc::clone(conn), self.clock);
-        let mut followed =
-            Followed { router, clock, conn, number, id, asked: HashSet::new() };
+        let mut followed = Followed { router, clock, conn, number, id, asked: HashSet::new() };
         task::spawn("server task", async move {
             let mut pause = poll;
             loop {
@@ -135,14 +139,18 @@ impl Followed {
                 self.ask(questions);
                 Step::Wait(seen.poll)
             }
-            State::Completed(Some(result)) => Step::End(Reply::Result(Bytes::copy_from_slice(result))),
+            State::Completed(Some(result)) => {
+                Step::End(Reply::Result(Bytes::copy_from_slice(result)))
+            }
             State::Failed(Some(error)) => Step::End(Reply::Error(Bytes::copy_from_slice(error))),
             State::Cancelled => failed("the server cancelled its task"),
             State::Completed(None) | State::Failed(None) if self.conn.is_stateless() => {
                 failed("the task ended without a result")
             }
             // There the result is asked for; so are the server's questions, which come while that request is open.
-            State::Completed(None) | State::Failed(None) | State::InputRequired(_) => self.result().await,
+            State::Completed(None) | State::Failed(None) | State::InputRequired(_) => {
+                self.result().await
+            }
         }
     }
 
@@ -179,7 +187,8 @@ impl Followed {
             let (conn, id, weak) = (Arc::clone(&self.conn), self.id.clone(), self.router.clone());
             task::spawn("answer to a task", async move {
                 let Ok(Reply::Result(result)) = answer.await else {
-                    let _unread = conn.ask("tasks/cancel", json!({ "taskId": id }).to_string().as_bytes());
+                    let _unread =
+                        conn.ask("tasks/cancel", json!({ "taskId": id }).to_string().as_bytes());
                     return;
                 };
                 let mut params = json!({ "taskId": id }).to_string().into_bytes();
@@ -196,10 +205,16 @@ impl Followed {
         }
     }
 
-    fn put(&self, router: &Arc<Router>, call: CallId, question: &Question) -> Option<oneshot::Receiver<Reply>> {
+    fn put(
+        &self,
+        router: &Arc<Router>,
+        call: CallId,
+        question: &Question,
+    ) -> Option<oneshot::Receiver<Reply>> {
         let params = question.params.as_deref();
         let shown = server_request::presented(&self.conn.name, &question.method, params).ok()?;
-        let shown: Value = shown.and_then(|raw| serde_json::from_slice(&raw).ok()).unwrap_or_else(|| json!({}));
+        let shown: Value =
+            shown.and_then(|raw| serde_json::from_slice(&raw).ok()).unwrap_or_else(|| json!({}));
         let caller = {
             let mut state = router.lock();
             let caller = state.dispatch.payload(call)?.caller.clone();
@@ -213,7 +228,9 @@ impl Followed {
 
     /// A sign of life: the call has its time again, and its caller hears what the server says.
     fn moved(&self, message: Option<&str>) {
-        let Some((router, (call, _))) = self.router.upgrade().zip(from_number(self.number)) else { return };
+        let Some((router, (call, _))) = self.router.upgrade().zip(from_number(self.number)) else {
+            return;
+        };
         let now = router.clock.now();
         let told = {
             let mut state = router.lock();
@@ -235,7 +252,8 @@ impl Followed {
 
     /// Whether the call still waits for this task.
     fn is_wanted(&self) -> bool {
-        let Some((router, (call, attempt))) = self.router.upgrade().zip(from_number(self.number)) else {
+        let Some((router, (call, attempt))) = self.router.upgrade().zip(from_number(self.number))
+        else {
             return false;
         };
         let state = router.lock();

@@ -512,6 +512,14 @@ impl Router {
         Some(Entry { definition: *id, id: server, config, name: Arc::clone(name) })
     }
 
+    /// The configuration of a server whose calls may be rewritten or may need an approval; none for most servers, which
+    /// are not to pay for that.
+    pub(super) fn ruled(&self, server: ServerId) -> Option<Arc<ServerConfig>> {
+        let table = self.table.read();
+        let config = table.instances.get(&server)?.definition.config();
+        (!config.overrides.is_empty() || config.may_need_approval()).then_some(config)
+    }
+
     /// The name of an instance's server.
     pub(super) fn name_of(&self, server: ServerId) -> Arc<str> {
         let table = self.table.read();

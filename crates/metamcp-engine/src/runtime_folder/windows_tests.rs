@@ -55,22 +55,21 @@ fn a_stale_name_is_replaced_and_a_living_pipe_found() {
     assert_eq!(stale.kind(), io::ErrorKind::ConnectionRefused, "{stale}");
     let listener = machine.bind(&places, &held);
     let mut connected = places.connect().unwrap();
-    machine.runtime.block_on(async {
-        let mut accepted = listener.accept().await.unwrap();
-        assert!(peer_is_us(&accepted).unwrap());
+    // Of its own thread: it waits by a runtime of its own.
+    let client = std::thread::spawn(move || {
         connected.write_all(b"x").unwrap();
-        assert_eq!(accepted.read_u8().await.unwrap(), b'x');
-        let long = vec![7; 300_000];
-        let written = tokio::spawn(async move {
-            accepted.write_all(&long).await.unwrap();
-            accepted
-        });
         let mut read = vec![0; 300_000];
         connected.read_exact(&mut read).unwrap();
         assert!(read.iter().all(|byte| *byte == 7));
-        drop(written.await.unwrap());
+        assert_eq!(connected.read(&mut [0]).unwrap(), 0, "the end of the other side");
     });
-    assert_eq!(connected.read(&mut [0]).unwrap(), 0, "the end of the other side");
+    machine.runtime.block_on(async {
+        let mut accepted = listener.accept().await.unwrap();
+        assert!(peer_is_us(&accepted).unwrap());
+        assert_eq!(accepted.read_u8().await.unwrap(), b'x');
+        accepted.write_all(&vec![7; 300_000]).await.unwrap();
+    });
+    client.join().unwrap();
     places.remove_socket(&held);
     assert_eq!(places.connect().unwrap_err().kind(), io::ErrorKind::NotFound);
 }

@@ -58,7 +58,8 @@ fn shows_apps(capabilities: &[u8]) -> bool {
 /// The method, if it is served in this era.
 fn served(view: &View, method: &str, shows_apps: bool) -> Option<&'static str> {
     let own = METHODS.into_iter().find(|known| *known == method);
-    let of_tasks = || tasks::METHODS.into_iter().find(|known| *known == method && !view.is_direct());
+    let of_tasks =
+        || tasks::METHODS.into_iter().find(|known| *known == method && !view.is_direct());
     let of_apps = || {
         let known = APP_METHODS.into_iter().find(|known| *known == method);
         known.filter(|_| shows_apps && !view.is_direct())
@@ -187,7 +188,8 @@ impl StatelessHandler {
                 let declared: serde_json::Value =
                     serde_json::from_slice(read.capabilities).unwrap_or_default();
                 if !declared["extensions"][tasks::EXTENSION].is_object() {
-                    let why = format!("{method} needs a client with the extension {}", tasks::EXTENSION);
+                    let why =
+                        format!("{method} needs a client with the extension {}", tasks::EXTENSION);
                     return requester.refuse(&Fault::missing_extension(tasks::EXTENSION, why));
                 }
                 let view = self.view.clone();
@@ -310,7 +312,7 @@ impl StatelessHandler {
             // In direct mode unsolicited input responses are forwarded; the server decides about them.
             Ok(None) => picked[1].filter(|_| self.view.is_direct()).map(|responses| {
                 let responses = Bytes::copy_from_slice(responses);
-                Arc::new(Input { responses, state: None })
+                Arc::new(Input { responses, state: None, is_sealed: false })
             }),
             Ok(Some(Retried::Relay(input))) => Some(Arc::new(input)),
             Ok(Some(Retried::Suspended(call, retry))) => {
@@ -367,7 +369,7 @@ impl StatelessHandler {
                     Bytes::from(quoted)
                 });
                 let responses = Bytes::copy_from_slice(raw);
-                Ok(Some(Retried::Relay(Input { responses, state })))
+                Ok(Some(Retried::Relay(Input { responses, state, is_sealed: true })))
             }
         }
     }

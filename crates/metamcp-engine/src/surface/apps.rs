@@ -70,8 +70,10 @@ impl View {
         if let Some(found) = of_model {
             return Some(self.call_shown(&found.entry, &found.shown, name, Some(params), caller));
         }
-        let mut of_pages: Vec<&Found> =
-            tools.iter().filter(|found| found.tool.is_for_pages && found.own_name == name).collect();
+        let mut of_pages: Vec<&Found> = tools
+            .iter()
+            .filter(|found| found.tool.is_for_pages && found.own_name == name)
+            .collect();
         // A page was read before it can call anything, so its server is among those whose pages were.
         let opened = self.seat.opened_apps();
         if of_pages.iter().any(|found| opened.contains(&found.entry.name)) {
@@ -79,7 +81,9 @@ impl View {
         }
         match of_pages[..] {
             [] => None,
-            [found] => Some(self.call_shown(&found.entry, &found.shown, name, Some(params), caller)),
+            [found] => {
+                Some(self.call_shown(&found.entry, &found.shown, name, Some(params), caller))
+            }
             _ => {
                 let servers: Vec<&str> = of_pages.iter().map(|found| &*found.entry.name).collect();
                 Some(Step::Now(Finished::invalid(format!(
@@ -109,7 +113,9 @@ impl View {
             )));
         };
         if !self.has_all_of(&entry) {
-            return Step::Now(Finished::invalid(format!("the toolset of this session has no page {uri:?}")));
+            return Step::Now(Finished::invalid(format!(
+                "the toolset of this session has no page {uri:?}"
+            )));
         }
         self.seat.open_app(&entry.name);
         let mut quoted = Vec::with_capacity(page.len() + 2);
@@ -169,7 +175,9 @@ impl View {
         }
         // Pages are for nothing without a tool that shows one.
         let has_page = |entry: &Entry, tools: &[Found]| {
-            tools.iter().any(|one| one.entry.definition == entry.definition && one.tool.page.is_some())
+            tools
+                .iter()
+                .any(|one| one.entry.definition == entry.definition && one.tool.page.is_some())
         };
         let with_page: Vec<bool> = tools.iter().map(|one| has_page(&one.entry, &tools)).collect();
         let mut with_page = with_page.into_iter();

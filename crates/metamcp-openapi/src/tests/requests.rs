@@ -99,6 +99,22 @@ fn arguments_that_cannot_be_sent_are_named() {
     assert_eq!(kept.target, "/v1/a%20b/%41%3F..%2F..?q=1");
 }
 
+#[test]
+fn a_form_that_is_a_component_has_files_too() {
+    let form = json!({ "type": "object", "properties": { "files": { "type": "array", "items": { "type": "string", "contentMediaType": "application/octet-stream" } } } });
+    let content =
+        json!({ "multipart/form-data": { "schema": { "$ref": "#/components/schemas/Form" } } });
+    let operation = json!({ "operationId": "a", "requestBody": { "content": content } });
+    let api = api(&described(
+        &json!({ "/a": { "post": operation } }),
+        &json!({ "schemas": { "Form": form } }),
+    ));
+    let given = arguments(&json!({ "body": { "files": ["aGV5", { "text": "b" }] } }));
+    let (_, bytes) = api.operation("a").unwrap().request(&given).unwrap().body.unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    assert_eq!(text.matches("name=\"files\"; filename=\"file\"").count(), 2, "{text}");
+}
+
 fn sent(media: &str, media_said: &Value, body: &Value) -> Result<(String, String), ArgumentError> {
     let content = json!({ media: media_said });
     let api = api(&described(

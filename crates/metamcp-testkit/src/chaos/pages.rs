@@ -42,12 +42,18 @@ pub(super) fn call(server: &ServerState, call: &Call) -> bool {
 }
 
 /// Reads the page. True if the request was about one.
-pub(super) fn takes(server: &ServerState, method: &str, request: &Request, is_stateless: bool) -> bool {
+pub(super) fn takes(
+    server: &ServerState,
+    method: &str,
+    request: &Request,
+    is_stateless: bool,
+) -> bool {
     let Some(name) = server.options.pages.as_deref().filter(|_| method == "resources/read") else {
         return false;
     };
     if request.params["uri"] != PAGE {
-        let error = json!({"code": -32602, "message": format!("{name} has no {}", request.params["uri"])});
+        let error =
+            json!({"code": -32602, "message": format!("{name} has no {}", request.params["uri"])});
         server.send(&error_line(&request.id, &error));
         return true;
     }

@@ -72,13 +72,20 @@ pub(super) fn begin(server: &ServerState, call: &Call, task: &Value) -> String {
             "createdAt": "2026-07-28T00:00:00Z", "lastUpdatedAt": "2026-07-28T00:00:00Z",
             "ttlMs": null, "pollIntervalMs": POLL_MS,
         }),
-        false => json!({"task": {"taskId": id, "status": "working", "pollInterval": POLL_MS, "ttl": null}}),
+        false => {
+            json!({"task": {"taskId": id, "status": "working", "pollInterval": POLL_MS, "ttl": null}})
+        }
     };
     result_line(&call.id, &handle.to_string())
 }
 
 /// Requests about tasks. True if it was one.
-pub(super) fn takes(server: &ServerState, method: &str, request: &Request, is_stateless: bool) -> bool {
+pub(super) fn takes(
+    server: &ServerState,
+    method: &str,
+    request: &Request,
+    is_stateless: bool,
+) -> bool {
     if !server.options.tasks || !method.starts_with("tasks/") {
         return false;
     }
@@ -86,7 +93,8 @@ pub(super) fn takes(server: &ServerState, method: &str, request: &Request, is_st
     let mut tasks = server.tasks.0.lock().unwrap_or_else(PoisonError::into_inner);
     let line = match tasks.get_mut(id) {
         None => {
-            let error = json!({"code": -32602, "message": format!("Failed to retrieve task: {id:?}")});
+            let error =
+                json!({"code": -32602, "message": format!("Failed to retrieve task: {id:?}")});
             error_line(&request.id, &error)
         }
         Some(errand) => match method {
@@ -130,7 +138,8 @@ impl Errand {
         if waits {
             let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
             let params = json!({"message": "For whom?", "requestedSchema": schema});
-            seen["inputRequests"] = json!({"who": {"method": "elicitation/create", "params": params}});
+            seen["inputRequests"] =
+                json!({"who": {"method": "elicitation/create", "params": params}});
         }
         if status == "completed" && is_stateless {
             seen["result"] = self.result();

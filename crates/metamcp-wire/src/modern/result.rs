@@ -76,7 +76,8 @@ pub fn kind(result: &[u8]) -> Kind {
 /// Whether a result is the handle of a task, of the extension of that name.
 pub fn is_task(result: &[u8]) -> bool {
     !result.starts_with(b"{\"resultType\":\"complete\",")
-        && pick(result, ["resultType"]).is_ok_and(|[kind]| kind.and_then(text).as_deref() == Some("task"))
+        && pick(result, ["resultType"])
+            .is_ok_and(|[kind]| kind.and_then(text).as_deref() == Some("task"))
 }
 
 fn shown(word: &str) -> String {

@@ -104,7 +104,12 @@ fn nothing(need: &str, notes: &[String]) -> anyhow::Error {
 
 fn for_programs(need: &str, found: &Found) -> Value {
     let now = metamcp_engine::clock::unix_millis();
-    let choices: Vec<Value> = found.plans.iter().map(|(_, plan)| described(plan, now)).collect();
+    let choice = |(candidate, plan): &(Candidate, Plan)| {
+        let mut choice = described(plan, now);
+        choice["add"] = json!(name_of(candidate));
+        choice
+    };
+    let choices: Vec<Value> = found.plans.iter().map(choice).collect();
     json!({ "need": need, "choices": choices, "notes": found.notes, "done": "nothing" })
 }
 

@@ -61,13 +61,6 @@ pub(crate) fn run(
         Transport::Stdio => None,
         Transport::Http | Transport::Sse => Some(Plan::of(&loaded.config, &env::lookup)?),
     };
-    if !settings.cluster.servers.is_empty() && plan.as_ref().is_some_and(Plan::is_open) {
-        bail!(
-            "clients of a fleet need to authenticate, and this listener lets everybody in: a call that comes in here runs on \
-             every gateway's machine; set --token-file or --jwks, the same for all gateways, and remove --no-auth and \
-             --allow-unauthenticated"
-        );
-    }
     let config = match &plan {
         Some(plan) if plan.is_open() => Cow::Owned(without_provisioning(loaded)?),
         _ => Cow::Borrowed(&loaded.config),

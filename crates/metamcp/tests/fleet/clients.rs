@@ -257,7 +257,7 @@ impl Client {
         let servers = servers.iter().map(|one| (*one).to_owned()).collect();
         let caller = Caller {
             name: name.clone(),
-            balancer: world.balancer.address,
+            balancer: world.balancer.address(),
             servers,
             log: Arc::clone(log),
             is_over: Arc::clone(&is_over),

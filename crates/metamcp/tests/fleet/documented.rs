@@ -16,7 +16,9 @@ fn the_chart_the_compose_file_and_the_page_use_flags_and_variables_that_there_ar
             seen += 1;
         }
         for word in text.split([' ', ':', '"', '(', ')', '\n']) {
-            let Some(name) = Some(word).filter(|word| word.starts_with("METAMCP_")) else { continue };
+            let Some(name) = Some(word).filter(|word| word.starts_with("METAMCP_")) else {
+                continue;
+            };
             assert!(SETTINGS.contains(&format!("`{name}`")), "{name}");
             seen += 1;
         }

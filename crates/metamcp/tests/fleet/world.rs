@@ -79,7 +79,7 @@ impl World {
             })
             .collect();
         let addresses: Vec<SocketAddr> = gateways.iter().map(|one| one.address).collect();
-        let balancer = Balancer::at((hub, 0).into(), &addresses).unwrap();
+        let balancer = Balancer::start((hub, 0).into(), &addresses).unwrap();
         workspace.write_config().unwrap();
         let has_namespaces = network.has_namespaces();
         let mut world =
@@ -96,7 +96,7 @@ impl World {
 
     /// The address that clients are told.
     pub(crate) fn url(&self) -> String {
-        format!("http://{}/mcp", self.balancer.address)
+        format!("http://{}/mcp", self.balancer.address())
     }
 
     /// Starts a gateway, or one more time.

@@ -48,7 +48,11 @@ fn a_host_that_shows_pages_gets_the_tool_its_page_and_the_calls_of_that_page() {
     let (for_model, for_page) = (named("shelf__open_book"), named("turn"));
     assert_eq!(for_model["_meta"]["ui"]["visibility"], json!(["model"]), "{for_model}");
     assert_eq!(for_page["_meta"]["ui"]["visibility"], json!(["app"]), "{for_page}");
-    assert_eq!(named("mcp_call")["_meta"]["ui"]["visibility"], json!(["model"]), "no page calls it");
+    assert_eq!(
+        named("mcp_call")["_meta"]["ui"]["visibility"],
+        json!(["model"]),
+        "no page calls it"
+    );
     let opened = gateway.call_tool("shelf__open_book", &json!({})).unwrap();
     let opened = gateway.wait(opened, HUNG).unwrap();
     assert_eq!(opened.text(), Some("the book of shelf is open"), "{}", opened.value);

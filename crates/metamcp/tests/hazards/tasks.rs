@@ -115,7 +115,11 @@ fn a_client_with_the_extension_gets_a_task_and_its_result_byte_for_byte() {
     let extensions = &found.value["result"]["capabilities"]["extensions"];
     assert!(extensions["io.modelcontextprotocol/tasks"].is_object(), "{extensions}");
     let made = ask(&gateway, "tools/call", &calling("slow", &args)).value["result"].clone();
-    assert_eq!((&made["resultType"], &made["status"]), (&json!("task"), &json!("working")), "{made}");
+    assert_eq!(
+        (&made["resultType"], &made["status"]),
+        (&json!("task"), &json!("working")),
+        "{made}"
+    );
     assert!(made["ttlMs"].is_null() && made["pollIntervalMs"].is_u64(), "{made}");
     let id = made["taskId"].as_str().unwrap();
     assert_eq!(status(&gateway, id)["status"], "working");
@@ -166,9 +170,8 @@ fn a_server_that_makes_tasks_of_calls_is_asked_for_the_result() {
     for era in ["modern", "legacy"] {
         let mut workspace = Workspace::new().unwrap();
         workspace.server("one", errands(era));
-        let answerer: Answerer = Box::new(|_, _| {
-            Reply::Result(json!({"action": "accept", "content": {"name": "Ada"}}))
-        });
+        let answerer: Answerer =
+            Box::new(|_, _| Reply::Result(json!({"action": "accept", "content": {"name": "Ada"}})));
         let gateway = Gateway::start_answering(workspace, &json!({"elicitation": {}}), answerer);
         let done = gateway.call("one", "errand", &json!({"key": "a", "looks": 3}));
         assert_eq!(done.text(), Some("errand done for nobody"), "{era}: {}", done.value);
@@ -188,11 +191,15 @@ fn a_cancelled_call_cancels_the_task_at_its_server() {
         let mut workspace = Workspace::new().unwrap();
         workspace.server("one", errands(era));
         let gateway = Gateway::start(workspace);
-        let id = gateway.mcp_call("one", "errand", &json!({"key": "a", "looks": 1_000_000})).unwrap();
+        let id =
+            gateway.mcp_call("one", "errand", &json!({"key": "a", "looks": 1_000_000})).unwrap();
         let journal = gateway.workspace.journal("one");
         assert!(eventually(HUNG, || !journal.of(EventKind::Execute).unwrap().is_empty()));
         gateway.notify("notifications/cancelled", &json!({"requestId": id})).unwrap();
-        assert!(eventually(HUNG, || !journal.of(EventKind::Cancelled).unwrap().is_empty()), "{era}");
+        assert!(
+            eventually(HUNG, || !journal.of(EventKind::Cancelled).unwrap().is_empty()),
+            "{era}"
+        );
         gateway.ping();
     }
 }

@@ -35,6 +35,7 @@ paths:
     delete: { operationId: deleteNote }
   /picture: { get: { operationId: picture } }
   /away: { get: { operationId: away } }
+  /closed: { get: { operationId: closed, security: [{ login: [] }] } }
   /limited: { get: { operationId: limited } }
   /flaky: { get: { operationId: flaky }, post: { operationId: flakyPost } }
   /files:
@@ -55,6 +56,7 @@ components:
   securitySchemes:
     key: { type: apiKey, in: header, name: X-Api-Key }
     token: { type: apiKey, in: query, name: token }
+    login: { type: oauth2, flows: { clientCredentials: { tokenUrl: "TOKEN_URL", scopes: {} } } }
 security: [{ key: [], token: [] }]
 "##;
 
@@ -103,6 +105,15 @@ fn answer(
         ("POST", "/v1/files") => {
             exchange.respond(200, &[("content-type", "text/plain")], &request.body)
         }
+        ("GET", "/v1/closed") if request.header("authorization") == Some("Bearer tok-canary") => {
+            exchange.json(200, &[], &json!({ "open": true }))
+        }
+        ("GET", "/v1/closed") => exchange.json(401, &[], &json!({ "message": "who are you" })),
+        ("POST", "/token") => exchange.json(
+            200,
+            &[],
+            &json!({ "access_token": "tok-canary", "token_type": "Bearer", "expires_in": 3600 }),
+        ),
         _ => exchange.json(404, &[], &json!({ "message": "no such note" })),
     }
 }
@@ -146,7 +157,9 @@ impl Api {
         let mut workspace = Workspace::new().unwrap();
         let entry = self.entry(&workspace);
         workspace.entry("far", entry);
-        Gateway::start_as(workspace, |command| drop(command.args(flags)))
+        Gateway::start_as(workspace, |command| {
+            command.args(flags);
+        })
     }
 
     /// The last request for this path.
@@ -342,5 +355,33 @@ fn a_description_is_fetched_and_its_word_sends_no_credential_elsewhere() {
     let gateway = Gateway::start(workspace);
     let refused = gateway.refusal("listNotes", &json!({}));
     assert!(refused.message.contains("is no address of an API"), "{refused:?}");
+    gateway.end();
+}
+
+#[test]
+fn a_sign_in_goes_where_the_description_says_and_without_one_it_is_told_what_is_missing() {
+    let api = Api::start();
+    let gateway = api.gateway(&[]);
+    let closed = result(&gateway, "closed", &json!({}));
+    assert_eq!(
+        text(&closed),
+        "HTTP 401 Unauthorized: {\"message\":\"who are you\"}\n[set `credentials` for \"login\" in the entry of \"far\"]"
+    );
+    gateway.end();
+    let mut workspace = Workspace::new().unwrap();
+    let file = workspace.file("notes.yaml");
+    fs::write(&file, DESCRIPTION.replace("TOKEN_URL", &api.site.url("/token"))).unwrap();
+    workspace.entry(
+        "far",
+        json!({
+            "openapi": file,
+            "baseUrl": api.site.url("/v1"),
+            "oauth": { "clientId": "me", "clientSecret": "s3cret", "grant": "client_credentials" },
+        }),
+    );
+    let gateway = Gateway::start(workspace);
+    assert_eq!(result(&gateway, "closed", &json!({}))["structuredContent"]["open"], true);
+    let asked = api.last("/token");
+    assert_eq!(asked.field("grant_type").as_deref(), Some("client_credentials"));
     gateway.end();
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Output, Stdio};
 
-use metamcp_testkit::{Client, EventKind, Workspace, chaos_server, eventually};
+use metamcp_testkit::{Client, EventKind, Workspace, chaos_server, eventually, listings};
 use serde_json::{Value, json};
 
 use crate::gateway::{Gateway, HUNG};
@@ -143,4 +143,68 @@ fn an_override_takes_effect_as_the_file_is_saved() {
         gateway.call("mcp_call", &call).value["result"]["isError"] != true
     }));
     assert_eq!(keys(&gateway.workspace), ["plain"]);
+}
+
+/// Lists of real servers as they were recorded: names made from REST paths, hints that are wrong, arguments that are the
+/// same in every call.
+#[test]
+fn bad_descriptions_of_real_servers_are_mended() {
+    let recorded = listings::recorded().unwrap();
+    let real = |name: &str| recorded.iter().find(|one| one.name == name).unwrap().replayed();
+    let mut workspace = Workspace::new().unwrap();
+    let notion = json!({
+        "API-post-search": {
+            "name": "find_pages",
+            "description": "Finds pages of our wiki by their title.",
+            "annotations": { "readOnlyHint": true, "destructiveHint": false },
+            "hidden": { "page_size": 10 },
+        },
+    });
+    let github = json!({
+        "list_issues": {
+            "description": "Lists the bugs and wishes that people reported to us.",
+            "annotations": { "readOnlyHint": true },
+            "hidden": { "owner": "metamcp", "repo": "metamcp" },
+            "enums": { "state": ["open", "closed"] },
+        },
+    });
+    workspace.server("notion", real("notion").setting("overrides", notion));
+    workspace.server("github", real("github").setting("overrides", github));
+    workspace.setting("approvals", json!({ "rule": "destructive" }));
+    let gateway = Gateway::start(workspace, &[]);
+    let first = |query: &str| {
+        let found = gateway.call("mcp_discover", &json!({ "query": query })).value;
+        let text = found["result"]["content"][0]["text"].as_str().unwrap().to_owned();
+        text.lines().find(|line| line.contains(':') && line.contains('(')).unwrap().to_owned()
+    };
+    let page = first("find a page of our wiki by title");
+    assert!(page.contains("notion:find_pages(") && !page.contains("page_size"), "{page}");
+    let issues = first("bugs that people reported to us");
+    assert!(issues.contains("github:list_issues(") && !issues.contains("owner"), "{issues}");
+    // What the user vouches for needs no approval, and nothing of what is filled in; a recording answers that it is one.
+    let ran = |tool: &str, args: Value| {
+        let answer = gateway.call("mcp_call", &json!({ "tool": tool, "args": args })).value;
+        answer["result"].clone()
+    };
+    for (tool, args) in [
+        ("notion:find_pages", json!({ "query": "roadmap" })),
+        ("github:list_issues", json!({ "state": "open" })),
+    ] {
+        let result = ran(tool, args);
+        assert!(result.to_string().contains("recording of the server"), "{tool}: {result:#}");
+    }
+    // Everything else keeps what its server said of it.
+    let merge = json!({ "owner": "o", "repo": "metamcp", "pull_number": 1 });
+    for (tool, args) in [
+        ("github:merge_pull_request", merge),
+        (
+            "notion:API-delete-a-block",
+            json!({ "block_id": "3c90c3cc-0d44-4b50-8888-8dd25736052a" }),
+        ),
+    ] {
+        let result = ran(tool, args);
+        assert_eq!(result["structuredContent"]["code"], "approval_required", "{tool}: {result:#}");
+    }
+    let all = ran("github:list_issues", json!({ "state": "all" }));
+    assert_eq!(all["structuredContent"]["code"], "validation_input", "{all:#}");
 }

@@ -209,7 +209,8 @@ mod tests {
         assert_eq!(one.enums[0].1, [json!("open"), json!("closed")]);
         let hidden: Vec<(&str, bool)> =
             one.hidden.iter().map(|(name, value)| (name.as_str(), value.is_secret())).collect();
-        assert_eq!(hidden, [("region", false), ("token", true), ("dry", false)]);
+        // In doubt a text is a secret.
+        assert_eq!(hidden, [("region", true), ("token", true), ("dry", false)]);
         let Hidden::Text(region) = &one.hidden[0].1 else { panic!("a text") };
         let Hidden::Text(token) = &one.hidden[1].1 else { panic!("a text") };
         assert_eq!((region.expose(), region.is_reference()), ("eu-west-1", false));
@@ -224,7 +225,7 @@ mod tests {
         for (wrong, why) in [
             (json!({ "q*": { "name": "x" } }), "several tools"),
             (json!({ "q": { "name": "a b" } }), "letters"),
-            (json!({ "q": { "nmae": "x" } }), "did you mean `name`"),
+            (json!({ "q": { "nmae": "x" } }), "unknown key"),
             (json!({ "q": { "name": "x" }, "r": { "name": "x" } }), "another one was given"),
             (json!({ "q": { "hidden": { "a": 1 }, "defaults": { "a": 2 } } }), "nobody can give"),
             (json!({ "q": { "hidden": { "a": 1 }, "enums": { "a": [2] } } }), "nobody can give"),

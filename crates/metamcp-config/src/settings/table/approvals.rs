@@ -28,8 +28,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_APPROVE_ALWAYS",
         kind: Kind::Names,
         default: Some(Value::Text(Cow::Borrowed(""))),
-        help: "Tools whose every call needs an approval: `server:tool`, or a tool's name",
-        doc: "Names separated by commas; `*` matches anything. No rule of a server takes one off this list. What a project's file names is added to it.",
+        help: "Tools whose every call needs an approval",
+        doc: "`server:tool`, or a tool's name, separated by commas; `*` matches anything. No rule of a server takes one off this list. What a project's file names is added to it.",
         store: |settings, value| settings.approvals.always = value.text().into_owned(),
     },
     Setting {

@@ -42,7 +42,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_CLUSTER",
         kind: Kind::Text,
         default: Some(Value::Text(Cow::Borrowed(""))),
-        help: "Bus of the fleet that this gateway is part of: nats://HOST:PORT, several with commas",
+        help: "Bus of this gateway's fleet: nats://HOST:PORT, several with commas",
         doc: "The servers of NATS with JetStream, `nats://` or `tls://`, several with commas. Needs `cluster-key`, authentication of clients, and a transport over HTTP. Without it gateways with the same `cluster-key` share sessions only. docs/fleet.md has the whole picture.",
         store: |settings, value| settings.cluster.servers = value.text().into_owned(),
     },

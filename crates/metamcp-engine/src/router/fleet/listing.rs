@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use metamcp_calls::dispatch::DispatchError;
 use metamcp_calls::pool::{ConnId, ServerId};
+use metamcp_tools::tool::Hints;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -92,11 +93,11 @@ impl Router {
             progress: None,
             call_progress: None,
             harmless: true,
-            hints: metamcp_tools::tool::Hints::default(),
+            hints: Hints::default(),
             input: None,
             verbatim: Some(Verbatim::new("tools/list", Some(params))),
-            as_task: false,
             rewritten: None,
+            as_task: false,
             result_mapper: None,
         };
         let caller = Caller {

@@ -27,7 +27,7 @@ impl Router {
     /// What a server is in the fleet; `None` for one that stays on its node.
     pub(super) fn placed(&self, server: ServerId) -> Option<Arc<Placed>> {
         let known = self.fleet.placed.read().get(&server).cloned();
-        let instance = self.instance_at(server)?;
+        let instance = self.instance_at(server).filter(|one| !one.is_gone)?;
         let principal = match instance.key {
             ScopeKey::Fleet => None,
             ScopeKey::Principal(principal) => Some(principal),
@@ -62,7 +62,16 @@ impl Router {
 
     pub(super) fn placed_by(&self, which: impl Fn(&Placed) -> bool) -> Option<Arc<Placed>> {
         let placed = self.fleet.placed.read();
-        placed.values().find(|placed| which(placed)).cloned()
+        let found: Vec<Arc<Placed>> = placed.values().filter(|one| which(one)).cloned().collect();
+        drop(placed);
+        // As it is now: a reload may have put another in its place.
+        found.into_iter().filter_map(|one| self.placed(one.server)).find(|one| which(one))
+    }
+
+    /// Every server that was or is that instance.
+    pub(super) fn servers_of(&self, instance: InstanceId) -> Vec<ServerId> {
+        let placed = self.fleet.placed.read();
+        placed.values().filter(|one| one.instance == instance).map(|one| one.server).collect()
     }
 
     /// Whether the configuration has that definition.
@@ -78,10 +87,7 @@ impl Router {
     ) -> Option<Arc<Placed>> {
         let is_it =
             |placed: &Placed| placed.definition == definition && placed.principal == principal;
-        // As it is now: a reload may have changed what stands under that id.
-        if let Some(placed) = self.placed_by(is_it).and_then(|known| self.placed(known.server))
-            && is_it(&placed)
-        {
+        if let Some(placed) = self.placed_by(is_it) {
             return Some(placed);
         }
         let wanted = self.defined_as(definition)?;

@@ -1,11 +1,13 @@
 //! Who makes a call of another node here: both the responder and the client, at the other end of the bus.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use metamcp_calls::pool::{ConnId, ServerId};
+use metamcp_tools::tool::Hints;
 use metamcp_types::text;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -58,7 +60,7 @@ pub(super) fn pending(
         None => None,
     };
     let server_name = router.name_of(placed.server);
-    let request = UpstreamRequest {
+    let mut request = UpstreamRequest {
         server: placed.server,
         server_name: Arc::clone(&server_name),
         tool: call.tool.as_str().into(),
@@ -67,20 +69,25 @@ pub(super) fn pending(
         progress: call.wants_progress.then(|| Bytes::from_static(TOKEN)),
         call_progress: None,
         harmless: call.harmless,
-        hints: metamcp_tools::tool::Hints::default(),
         input: call.input.map(|(responses, state)| {
-            Arc::new(Input { responses: responses.0, state: state.map(|state| state.0) })
+            let state = state.map(|state| state.0);
+            Arc::new(Input { responses: responses.0, state, is_sealed: false })
         }),
         verbatim,
-        as_task: false,
-        rewritten: None,
         result_mapper: None,
+        // Its caller's record has them.
+        hints: Hints::default(),
+        as_task: call.as_task,
+        rewritten: None,
     };
+    // Here, where the secrets are that it may put in.
+    router.rewrite(&mut request).ok()?;
     let name = |name: &str| text::clean_line(name, MAX_NAME).into_owned();
     let identity = Identity {
         client: call
             .client
             .map(|(client, version)| ClientInfo { name: name(&client), version: name(&version) }),
+        session: session_of(run, call.session),
         ..Identity::new(u64::MAX, name(&call.principal).as_str().into())
     };
     let whose = Arc::new(RemoteCaller {
@@ -114,6 +121,17 @@ pub(super) fn pending(
     let fleet =
         CallPlace { grant: Some(Arc::clone(grant)), is_foreign: true, ..CallPlace::default() };
     Some(Pending::of(request, caller, record, fleet))
+}
+
+/// A number for a session of another node, by which its calls take turns with others.
+fn session_of(run: &Run, session: u64) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    if let Run::Foreign(call) = run {
+        call.caller.hash(&mut hasher);
+    }
+    session.hash(&mut hasher);
+    // Above every number of a session here.
+    hasher.finish() | 1 << 63
 }
 
 impl RemoteCaller {

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use metamcp_calls::dispatch::DispatchError;
-use metamcp_calls::failure::Failure;
+use metamcp_calls::failure::{Fact, Failure};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::super::error::CallErrorKind;
-use super::super::{CallError, CallOutcome, Level, Pending, Router, UpstreamRequest};
+use super::super::{CallError, CallOutcome, Pending, Router, UpstreamRequest};
 use super::placed::Placed;
 use crate::fleet::Body;
 
@@ -43,14 +43,14 @@ pub(super) struct Call {
     pub wants_progress: bool,
     pub verbatim: Option<(String, Body)>,
     pub harmless: bool,
+    /// Its server takes it as a task only, and has to be told.
+    pub as_task: bool,
     pub input: Option<(Body, Option<Body>)>,
     pub principal: String,
     pub session: u64,
     pub client: Option<(String, String)>,
     /// Of its client: a JSON object.
     pub capabilities: String,
-    /// The log level that its client set.
-    pub level: Option<Body>,
     pub is_stateless: bool,
 }
 
@@ -109,7 +109,7 @@ pub(super) enum Replied {
     Unreadable,
 }
 
-pub(super) fn call(placed: &Placed, pending: &Pending, level: Option<&Level>) -> Body {
+pub(super) fn call(placed: &Placed, pending: &Pending) -> Body {
     let (request, caller) = (&pending.request, &pending.caller);
     let identity = caller.client.identity();
     let body = |bytes: &Bytes| Body(bytes.clone());
@@ -122,6 +122,7 @@ pub(super) fn call(placed: &Placed, pending: &Pending, level: Option<&Level>) ->
         wants_progress: request.progress.is_some(),
         verbatim: request.verbatim.as_ref().map(|it| (it.method.to_owned(), body(&it.params))),
         harmless: request.harmless,
+        as_task: request.as_task,
         input: request
             .input
             .as_ref()
@@ -130,7 +131,6 @@ pub(super) fn call(placed: &Placed, pending: &Pending, level: Option<&Level>) ->
         session: identity.session,
         client: identity.client.as_ref().map(|it| (it.name.clone(), it.version.clone())),
         capabilities: caller.client.capabilities().to_string(),
-        level: level.map(body),
         is_stateless: caller.responder.is_stateless(),
     })
 }
@@ -149,6 +149,12 @@ pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
 }
 
 impl Answered {
+    /// It was not given to a process.
+    pub(super) fn not_run(why: &str) -> Answered {
+        let failure = Failure::new(Fact::Unreachable { reason: why.to_owned() });
+        Answered::Dispatch(Ended::Unavailable { failure, retry_after: Some(super::TRY_AGAIN) })
+    }
+
     pub(super) fn of(outcome: CallOutcome) -> Answered {
         let error = match outcome {
             CallOutcome::Result(result) => return Answered::Result(Body(result)),
@@ -161,12 +167,9 @@ impl Answered {
             CallErrorKind::Unusable(why) | CallErrorKind::Unrecorded(why) => {
                 Answered::Unusable(why)
             }
-            // Approvals and overrides are the caller's gateway's; here nothing was sent.
-            CallErrorKind::Unapproved(_) => {
-                Answered::Unusable("was not called: it needs a person's approval".to_owned())
-            }
-            CallErrorKind::Mismatch(mismatch) => {
-                Answered::Unusable(format!("was not called: {mismatch}"))
+            // Both are said where a call begins, and calls of others do not begin here.
+            CallErrorKind::Unapproved(_) | CallErrorKind::Mismatch(_) => {
+                Answered::Unusable("was not called: the gateway that runs it refused it".to_owned())
             }
             CallErrorKind::Oversize { bytes, limit } => Answered::Oversize { bytes, limit },
             CallErrorKind::Dispatch { error, holders } => match ended(error, &holders) {

@@ -34,8 +34,13 @@ impl View {
             return Step::Now(Finished::invalid("Failed to retrieve task: no server has made it"));
         };
         let params = with_id(params, &own);
-        let mut request =
-            self.request(entry, method, own.as_str().into(), Some(&params), caller.responder.input());
+        let mut request = self.request(
+            entry,
+            method,
+            own.as_str().into(),
+            Some(&params),
+            caller.responder.input(),
+        );
         request.result_mapper = Some(naming(entry));
         self.surface.router.call(request, caller.clone());
         Step::Dispatched

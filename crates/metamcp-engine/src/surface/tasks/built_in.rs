@@ -10,15 +10,16 @@ use metamcp_types::next::{Advice, Audience, Next};
 use metamcp_types::text;
 use serde_json::{Value, json};
 
-use super::task::{Ending, run};
 use super::Task;
+use super::task::{Ending, run};
 use crate::surface::reply::{Code, ErrorObject, from_rpc};
 use crate::surface::{Finished, View};
 
 /// Its name, which cannot collide with a configured server's.
 pub(in crate::surface) const SERVER: &str = "@tasks";
 const TOOLS: [&str; 3] = ["wait", "cancel", "list"];
-const USAGE: &str = "`wait` takes id and, if you like, seconds; `cancel` takes id; `list` takes nothing.";
+const USAGE: &str =
+    "`wait` takes id and, if you like, seconds; `cancel` takes id; `list` takes nothing.";
 /// The longest that one `wait` takes. Who asks for so long knows that the client's own time limit allows it.
 const LONGEST_WAIT: Duration = Duration::from_hours(1);
 /// A cancelled call ends at once, but for what the server still has to be told.
@@ -43,7 +44,8 @@ impl View {
     pub(in crate::surface) async fn task_tool(&self, tool: &str, arguments: &Value) -> Finished {
         if !TOOLS.contains(&tool) {
             let near = nearest(tool, TOOLS, 1).first().copied().unwrap_or("wait");
-            let object = ErrorObject::new(Code::ToolNotFound, format!("{SERVER} has no tool {tool:?}"));
+            let object =
+                ErrorObject::new(Code::ToolNotFound, format!("{SERVER} has no tool {tool:?}"));
             return Finished::error(&object.hint(format!("Did you mean {near}? {USAGE}")));
         }
         let known: &[&str] = match tool {
@@ -97,8 +99,9 @@ impl View {
                 Finished::error(&from_rpc(&server, &error).at(&server, Some(&tool)))
             }
             Some(Ending::Cancelled) => {
-                let object = ErrorObject::new(Code::Cancelled, format!("{} was cancelled", task.name))
-                    .hint("It may have run in part: verify before you call it again.");
+                let object =
+                    ErrorObject::new(Code::Cancelled, format!("{} was cancelled", task.name))
+                        .hint("It may have run in part: verify before you call it again.");
                 Finished::error(&object.at(&server, Some(&tool)))
             }
             None => {

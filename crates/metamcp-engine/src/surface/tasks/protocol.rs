@@ -15,7 +15,9 @@ impl View {
         let picked = match object::pick(params, ["taskId", "inputResponses"]) {
             Ok(picked) => picked,
             Err(defect) => {
-                return Finished::invalid(format!("the params of {method} cannot be used: {defect}"));
+                return Finished::invalid(format!(
+                    "the params of {method} cannot be used: {defect}"
+                ));
             }
         };
         let [id, responses] = picked;

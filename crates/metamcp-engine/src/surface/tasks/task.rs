@@ -193,7 +193,8 @@ impl Task {
             Some(Ending::Error(error)) => add("error", &write::one_line(error)),
             Some(Ending::Cancelled) => {}
             None if !state.questions.is_empty() => {
-                let keys: Vec<String> = state.questions.keys().map(|number| key_of(*number)).collect();
+                let keys: Vec<String> =
+                    state.questions.keys().map(|number| key_of(*number)).collect();
                 let questions = state.questions.values().zip(&keys);
                 let asked = input::asking(
                     questions.map(|(one, key)| (&**key, &*one.method, one.params.as_deref())),
@@ -211,7 +212,11 @@ impl Task {
         let state = self.lock();
         let keep = u64::try_from(tasks::KEEP.as_millis()).unwrap_or(u64::MAX);
         // How long it runs is not known before; what is known is how long its result is kept after that.
-        let ttl = state.task.status().is_final().then(|| state.changed.saturating_sub(self.created) + keep);
+        let ttl = state
+            .task
+            .status()
+            .is_final()
+            .then(|| state.changed.saturating_sub(self.created) + keep);
         let mut head = json!({
             "taskId": self.id,
             "status": state.task.status().word(),
@@ -344,8 +349,7 @@ impl Client for Task {
             return self.client.ask(None, server_request);
         }
         let params = server_request.params.as_deref();
-        let permitted =
-            input::permits(&self.client.capabilities(), &server_request.method, params);
+        let permitted = input::permits(&self.client.capabilities(), &server_request.method, params);
         let mut state = self.lock();
         let is_over = state.task.status().is_final() || state.questions.len() >= MOST_OPEN;
         if !self.is_of_protocol || !permitted || is_over {
@@ -367,7 +371,8 @@ impl Client for Task {
         }
         let mut state = self.lock();
         let is_gone = |one: &(&u64, &ServerRequest)| one.1.is_from(conn, id);
-        let gone: Vec<u64> = state.questions.iter().filter(is_gone).map(|(number, _)| *number).collect();
+        let gone: Vec<u64> =
+            state.questions.iter().filter(is_gone).map(|(number, _)| *number).collect();
         let mut dropped = Vec::new();
         for number in gone {
             dropped.extend(state.questions.remove(&number));
