@@ -3,6 +3,7 @@
 //! In: messages.  Out: messages, each on its stream, in order.
 //! Tests: `metamcp/tests/`.
 
+mod continued;
 mod watching;
 
 use std::borrow::Cow;
@@ -172,11 +173,6 @@ impl Session {
     /// The client's side of the handshake, once it is done.
     pub fn peer(&self) -> Option<Arc<Peer>> {
         self.lock().peer.clone()
-    }
-
-    /// In a fleet: processes of its own are at this gateway.
-    pub(super) fn settle(&self) {
-        self.view.seat.settle();
     }
 
     /// Whether its client is a host that shows pages of servers.
@@ -539,11 +535,6 @@ impl Session {
             }
             _ => {}
         }
-    }
-
-    /// Whether a server request of that number waits for its answer here.
-    pub(super) fn awaits(&self, number: Option<u64>) -> bool {
-        number.is_some_and(|number| self.lock().server_requests.contains_key(&number))
     }
 
     /// The client answers a server request.
