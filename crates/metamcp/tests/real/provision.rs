@@ -24,7 +24,7 @@ pub(crate) const HUNG: Duration = Duration::from_secs(400);
 pub(crate) struct Place {
     pub(crate) folder: TempDir,
     pub(crate) registries: String,
-    npm: Option<String>,
+    pub(crate) npm: Option<String>,
     /// First in `PATH`.
     pub(crate) programs: Option<PathBuf>,
 }
