@@ -10,10 +10,10 @@ mod trial;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::thread;
 
 use anyhow::{Context, Result, bail};
+use parking_lot::Mutex;
 use toml_edit::{DocumentMut, Item, Table, value};
 
 use self::trial::{Found, Trial};
@@ -143,17 +143,15 @@ fn try_all(
     thread::scope(|scope| {
         for home in &homes {
             scope.spawn(|| {
-                while let Some(at) = next.lock().ok().and_then(|mut next| next.next()) {
+                while let Some(at) = next.lock().next() {
                     say(&format!("{} …", trials[at].package));
                     let outcome = trials[at].carry_out(binary, home, caches);
-                    if let Ok(mut found) = found.lock() {
-                        found.insert(at, outcome);
-                    }
+                    found.lock().insert(at, outcome);
                 }
             });
         }
     });
-    let found = found.into_inner().map_err(|_| anyhow::anyhow!("a trial panicked"))?;
+    let found = found.into_inner();
     Ok(found.into_iter().map(|(at, outcome)| (trials[at].package.clone(), outcome)).collect())
 }
 

@@ -405,7 +405,7 @@ mod tests {
         let (one, other) = (call("{\"path\":\"a\"}"), call("{\"path\":\"b\"}"));
         assert!(!decided(&store, &one));
         store.ask(&one).unwrap();
-        assert_eq!(store.asked(), [one.clone()]);
+        assert_eq!(store.asked(), std::slice::from_ref(&one));
         store.answer(&one, true, Span::Once, false).unwrap();
         assert!(store.asked().is_empty());
         let again = ApprovalStore::new(home.path());

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 pub struct Clock {
     start: Instant,
     /// One for the life of the process: every copy of the clock refers to it.
-    suspend_clock: &'static Mutex<SuspendAwareClock>,
+    suspends: &'static Mutex<SuspendAwareClock>,
     /// Of the machine as a whole, the same way.
     #[cfg(feature = "fleet")]
     paused: &'static MachinePauses,
@@ -43,7 +43,7 @@ impl Clock {
     pub fn start() -> Clock {
         Clock {
             start: instant(),
-            suspend_clock: Box::leak(Box::default()),
+            suspends: Box::leak(Box::default()),
             #[cfg(feature = "fleet")]
             paused: Box::leak(Box::new(MachinePauses {
                 began: unix_millis(),
@@ -54,8 +54,8 @@ impl Clock {
 
     pub fn now(self) -> Moment {
         // Read under the lock: a reading from before a suspension must not come after one from behind it.
-        let mut suspend_clock = self.suspend_clock();
-        suspend_clock.now(self.raw())
+        let mut suspends = self.suspends();
+        suspends.now(self.raw())
     }
 
     /// The present with suspensions of the process and of the machine: for what others count too, such as a lease. A time of
@@ -84,7 +84,7 @@ impl Clock {
     /// timer accepts.
     pub fn instant(self, moment: Moment) -> Instant {
         const YEAR: Duration = Duration::from_hours(365 * 24);
-        self.start + self.suspend_clock().raw(moment).elapsed().min(YEAR)
+        self.start + self.suspends().raw(moment).elapsed().min(YEAR)
     }
 
     /// Waits for a moment, not counting suspensions.
@@ -113,23 +113,23 @@ impl Clock {
     pub(crate) fn next_look(self, wake: Moment, watched: bool) -> Instant {
         let wake = self.instant(wake);
         let next = if watched { wake.min(instant() + BEAT) } else { wake };
-        self.suspend_clock().sleeps_until(ClockReader::Calls, self.raw_of(next));
+        self.suspends().sleeps_until(ClockReader::Calls, self.raw_of(next));
         next
     }
 
     /// Nobody reads the clock regularly any more.
     pub(crate) fn unwatched(self) {
-        self.suspend_clock().sleeps_until(ClockReader::Calls, Moment::NEVER);
+        self.suspends().sleeps_until(ClockReader::Calls, Moment::NEVER);
     }
 
     /// Sleeps so long, and detects a suspension of the process at the end. One at a time.
     pub(crate) async fn doze(self, length: Duration) {
         let until = instant() + length;
-        self.suspend_clock().sleeps_until(ClockReader::Sessions, self.raw_of(until));
+        self.suspends().sleeps_until(ClockReader::Sessions, self.raw_of(until));
         tokio::time::sleep_until(until).await;
         // Reading the clock detects it.
         self.now();
-        self.suspend_clock().sleeps_until(ClockReader::Sessions, Moment::NEVER);
+        self.suspends().sleeps_until(ClockReader::Sessions, Moment::NEVER);
     }
 
     fn raw_of(self, instant: Instant) -> Moment {
@@ -140,8 +140,8 @@ impl Clock {
         Moment::after_start(self.start.elapsed())
     }
 
-    fn suspend_clock(self) -> MutexGuard<'static, SuspendAwareClock> {
-        self.suspend_clock.lock()
+    fn suspends(self) -> MutexGuard<'static, SuspendAwareClock> {
+        self.suspends.lock()
     }
 }
 

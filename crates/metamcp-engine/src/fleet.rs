@@ -141,6 +141,33 @@ pub struct Joined {
     listening: receiving::Listening,
 }
 
+/// How long a gateway that starts waits for a bus that is not ready: servers of NATS that start with it, or choose another
+/// leader, take some seconds.
+const STARTS_WITHIN: Duration = Duration::from_secs(20);
+/// Between two tries.
+const TRY_AGAIN: Duration = Duration::from_millis(500);
+
+/// Does what a start needs of the bus, again and again while it does not answer. What only a person can mend is told at
+/// once.
+///
+/// # Errors
+/// What the last try said.
+pub async fn patiently<T, F: Future<Output = Result<T, BusError>>>(
+    clock: Clock,
+    attempt: impl Fn() -> F,
+) -> Result<T, BusError> {
+    let end = clock.now() + STARTS_WITHIN;
+    loop {
+        match attempt().await {
+            Err(error) if error.may_pass() && clock.now() < end => {
+                tracing::info!("the bus is not ready ({error}); this gateway tries again");
+                tokio::time::sleep(TRY_AGAIN).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
 impl Fleet {
     /// Reaches the bus and takes a name there.
     ///

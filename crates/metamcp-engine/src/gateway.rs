@@ -152,14 +152,15 @@ impl Machine {
     /// Why it cannot: then it does not start, because clients would miss what others have.
     #[cfg(feature = "fleet")]
     pub async fn join_fleet(&self, settings: &Settings) -> Result<(), crate::fleet::FleetError> {
-        use crate::fleet::{Fleet, FleetConfig, Host};
+        use crate::fleet::{Fleet, FleetConfig, Host, patiently};
         if settings.cluster.servers.trim().is_empty() {
             return Ok(());
         }
         let Some(config) = FleetConfig::of(&settings.cluster, self.keyring.clone()).await? else {
             return Ok(());
         };
-        let joined = Fleet::join(config, self.router.clock).await?;
+        let clock = self.router.clock;
+        let joined = patiently(clock, || Fleet::join(config.clone(), clock)).await?;
         self.router.join_fleet(&joined.fleet);
         let host = Arc::downgrade(&self.router) as std::sync::Weak<dyn Host>;
         let fleet = joined.run(host);
@@ -317,13 +318,15 @@ impl Gateway {
     /// Why it cannot: then it does not start.
     #[cfg(feature = "fleet")]
     pub async fn join_fleet(&self, settings: &Settings) -> Result<(), crate::fleet::FleetError> {
+        use crate::fleet::patiently;
         use crate::shared::{FleetLogins, FleetResults, share_lists};
         self.machine.join_fleet(settings).await?;
         let Some(fleet) = self.router.fleet() else { return Ok(()) };
         share_lists(&fleet.bus, &self.catalog);
-        let logins = FleetLogins::open(&fleet.bus).await?;
+        let clock = self.router.clock;
+        let logins = patiently(clock, || FleetLogins::open(&fleet.bus)).await?;
         self.router.launcher.share_logins(Arc::new(logins));
-        let results = FleetResults::open(&fleet.bus).await?;
+        let results = patiently(clock, || FleetResults::open(&fleet.bus)).await?;
         self.view.surface.results.share(Arc::new(results));
         Ok(())
     }

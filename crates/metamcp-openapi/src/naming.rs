@@ -20,7 +20,7 @@ impl Names {
         let said = id.map(plain).filter(|name| !name.is_empty());
         let name = said.unwrap_or_else(|| of_place(method, path));
         let name = if name.len() > MAX_TOOL { shortened(&name, MAX_TOOL) } else { name };
-        self.free(name)
+        self.free(&name)
     }
 
     /// The name of an argument.
@@ -35,13 +35,13 @@ impl Names {
             };
         let name = if name.is_empty() { otherwise.to_owned() } else { name };
         if self.0.contains(&name) {
-            return self.free(format!("{name}_{otherwise}"));
+            return self.free(&format!("{name}_{otherwise}"));
         }
-        self.free(name)
+        self.free(&name)
     }
 
-    fn free(&mut self, name: String) -> String {
-        let mut free = name.clone();
+    fn free(&mut self, name: &str) -> String {
+        let mut free = name.to_owned();
         let mut count = 2;
         while !self.0.insert(free.clone()) {
             free = format!("{name}_{count}");

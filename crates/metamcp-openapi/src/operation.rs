@@ -315,7 +315,7 @@ impl Written<'_> {
         match form {
             BodyForm::Text => {
                 converted =
-                    json!({ "type": "string", "description": format!("The body, as {name}.") })
+                    json!({ "type": "string", "description": format!("The body, as {name}.") });
             }
             BodyForm::Bytes => {
                 let words = format!("The body ({name}): its bytes as base64.");
@@ -371,7 +371,7 @@ impl Written<'_> {
                 }
             }
         }
-        media.sort_by_key(|name| if is_json(name) { 0 } else { 1 });
+        media.sort_by_key(|name| i32::from(!is_json(name)));
         media.truncate(MAX_ACCEPTED);
         if media.is_empty() {
             media.push("application/json".to_owned());

@@ -75,7 +75,7 @@ impl Operation {
                 Place::Path => {}
                 Place::Query => query.extend(in_query(parameter, value)?.iter().map(Pair::to_text)),
                 Place::Header => headers.push((parameter.name.clone(), header(parameter, value)?)),
-                Place::Cookie => cookies.push(cookie(parameter, value)?),
+                Place::Cookie => cookies.push(cookie(parameter, value)),
             }
         }
         let body = self.body_of(arguments)?;
@@ -107,7 +107,7 @@ impl Operation {
                 let value = arguments.get(&parameter.key).filter(|value| !value.is_null());
                 let value =
                     value.ok_or_else(|| ArgumentError::new(&parameter.key, "is required"))?;
-                let written = in_path(parameter, value)?;
+                let written = in_path(parameter, value);
                 // Empty or of dots alone it would make another path of it.
                 if written.is_empty() || matches!(written.as_str(), "." | "..") {
                     let why = "cannot be empty or a dot in a path";

@@ -1,4 +1,7 @@
-//! Tests of a description as a whole, over small ones of our own. Published ones are tried by `cargo xtask openapi`.
+//! Tests of a description as a whole, over small ones of our own.
+//! Owns: the cases, one file for each step from text to result.      Never: reads a published description; `cargo xtask openapi` does.
+//! In: descriptions in the tests.  Out: tools, requests and results, compared.
+//! Tests: these.
 
 mod answers;
 mod descriptions;

@@ -142,7 +142,8 @@ impl Fleet<'_> {
         if let (Some(owner), Some(before)) = (&owner, before)
             && let Some(after) = census::processor_time(owner.process.id())
         {
-            found["owner_cpu_us_per_call"] = json!(micros(after - before) / calls as f64);
+            found["owner_cpu_us_per_call"] =
+                json!(micros(after.saturating_sub(before)) / calls as f64);
         }
         Ok(found)
     }

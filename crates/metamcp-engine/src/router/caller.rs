@@ -21,6 +21,10 @@ const MAX_ID: usize = 100;
 pub trait Responder: Send + Sync {
     /// The one response to the call with this tag.
     fn respond(&self, tag: &Bytes, outcome: CallOutcome);
+    /// The call goes on as a task, and this is the handle that its caller has a right to.
+    fn became_task(&self, tag: &Bytes, handle: Bytes) {
+        self.respond(tag, CallOutcome::Result(handle));
+    }
     /// Progress of the call with this tag, with the caller's own token already in the params.
     fn progress(&self, tag: &Bytes, params: &[u8]);
     /// Whether it expects results with `resultType`, as the stateless era has them.

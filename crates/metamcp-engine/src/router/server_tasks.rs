@@ -61,7 +61,7 @@ impl Router {
             if !metamcp_wire::modern::result::is_task(result) {
                 return None;
             }
-        } else if !memchr::memmem::find(result, b"\"task\"").is_some() {
+        } else if memchr::memmem::find(result, b"\"task\"").is_none() {
             return None;
         }
         let (call, _) = from_number(number)?;
@@ -105,7 +105,7 @@ impl Followed {
     async fn step(&mut self, pause: Duration) -> Step {
         let mut waited = Duration::ZERO;
         while waited < pause {
-            let slice = CHECK.min(pause - waited);
+            let slice = CHECK.min(pause.saturating_sub(waited));
             tokio::time::sleep(slice).await;
             waited += slice;
             if !self.is_wanted() {
@@ -194,7 +194,7 @@ impl Followed {
                 let mut params = json!({ "taskId": id }).to_string().into_bytes();
                 params.pop();
                 params.extend_from_slice(b",\"inputResponses\":");
-                params.extend_from_slice(&input::answering(&vec![(question.key, result.to_vec())]));
+                params.extend_from_slice(&input::answering(&[(question.key, result.to_vec())]));
                 params.push(b'}');
                 let _unread = conn.ask("tasks/update", &params);
                 if let Some(router) = weak.upgrade() {

@@ -35,6 +35,8 @@ pub struct TakenOver {
     pub caller: Caller,
     /// What its first caller gets.
     pub response: Bytes,
+    /// Whether that is a handle in the protocol's own form.
+    pub is_handle: bool,
 }
 
 /// What is left to do for a call that was taken over, without the lock.
@@ -44,6 +46,7 @@ struct Rest {
     first: Caller,
     call_progress: Option<Arc<CallProgress>>,
     response: Bytes,
+    is_handle: bool,
 }
 
 impl Router {
@@ -88,19 +91,23 @@ impl Router {
                 tool: &pending.request.tool,
                 age: now.since(pending.record.arrived),
             };
-            let Some(TakenOver { caller, response }) = mapper.follow.outlives(&long) else {
+            let Some(TakenOver { caller, response, is_handle }) = mapper.follow.outlives(&long)
+            else {
                 continue;
             };
             let first = std::mem::replace(&mut pending.caller, caller);
             let call_progress = pending.request.call_progress.take();
-            rests.push(Rest { call, conn, first, call_progress, response });
+            rests.push(Rest { call, conn, first, call_progress, response, is_handle });
         }
         drop(state);
-        for Rest { call, conn, first, call_progress, response } in rests {
+        for Rest { call, conn, first, call_progress, response, is_handle } in rests {
             if let Some(call_progress) = call_progress {
                 call_progress.end(true);
             }
-            first.responder.respond(&first.tag, CallOutcome::Result(response));
+            match is_handle {
+                true => first.responder.became_task(&first.tag, response),
+                false => first.responder.respond(&first.tag, CallOutcome::Result(response)),
+            }
             if let Some(conn) = conn {
                 self.extend_if_alive(call, conn);
             }

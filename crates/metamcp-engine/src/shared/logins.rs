@@ -62,6 +62,7 @@ impl FleetLogins {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the shape that `map_err` wants")]
 fn failed(error: BusError) -> SharedError {
     SharedError(error.to_string())
 }

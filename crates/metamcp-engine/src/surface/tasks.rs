@@ -125,6 +125,7 @@ impl<M: Render> Follow for Outliving<M> {
             }
         };
         let CallOutcome::Result(response) = response else { return None };
-        Some(TakenOver { caller: task.caller(call.caller), response })
+        let is_handle = task.is_of_protocol();
+        Some(TakenOver { caller: task.caller(call.caller), response, is_handle })
     }
 }

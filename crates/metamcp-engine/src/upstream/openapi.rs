@@ -195,7 +195,7 @@ impl Shared {
             }
         }
         // Nothing more comes; it ends when it is stopped.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     fn message(

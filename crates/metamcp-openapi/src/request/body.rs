@@ -103,7 +103,7 @@ fn multipart(
         };
         for one in each {
             parts.push(if files.contains(name) {
-                file(&argument, name, media.clone(), one)?
+                file(&argument, name, media.as_deref(), one)?
             } else {
                 let is_whole = one.is_object() || one.is_array();
                 let media =
@@ -138,10 +138,10 @@ fn multipart(
 fn file<'a>(
     argument: &str,
     name: &'a str,
-    media: Option<String>,
+    media: Option<&str>,
     value: &Value,
 ) -> Result<Part<'a>, ArgumentError> {
-    let usual = || media.clone().filter(|media| !media.contains('*'));
+    let usual = || media.filter(|media| !media.contains('*')).map(str::to_owned);
     let octets = "application/octet-stream".to_owned();
     let Some(said) = value.as_object() else {
         let media = Some(usual().unwrap_or(octets));

@@ -55,7 +55,7 @@ pub(crate) fn pairs(
     let mut out = Vec::new();
     match (style, value) {
         (Style::Deep, Value::Array(_) | Value::Object(_)) => {
-            deep(&mut out, name, value, reserved, 0)
+            deep(&mut out, name, value, reserved, 0);
         }
         (_, Value::Array(all)) if explode => {
             out.extend(all.iter().map(|one| Pair::new(name, &text_or_json(one), reserved)));
@@ -116,11 +116,11 @@ fn flat(value: &Value) -> Vec<String> {
     }
 }
 
-pub(crate) fn in_path(parameter: &Parameter, value: &Value) -> Result<String, ArgumentError> {
+pub(crate) fn in_path(parameter: &Parameter, value: &Value) -> String {
     let Parameter { name, style, explode, .. } = parameter;
     let plain = |text: &str| escaped(text, false);
     if parameter.is_json {
-        return Ok(plain(&value.to_string()));
+        return plain(&value.to_string());
     }
     let parts: Vec<String> = flat(value).iter().map(|part| plain(part)).collect();
     let assigned = || match value {
@@ -130,7 +130,7 @@ pub(crate) fn in_path(parameter: &Parameter, value: &Value) -> Result<String, Ar
             .collect(),
         _ => parts.clone(),
     };
-    Ok(match (style, explode) {
+    match (style, explode) {
         (Style::Label, true) => format!(".{}", assigned().join(".")),
         (Style::Label, false) => format!(".{}", parts.join(",")),
         (Style::Matrix, true) if value.is_object() => format!(";{}", assigned().join(";")),
@@ -142,7 +142,7 @@ pub(crate) fn in_path(parameter: &Parameter, value: &Value) -> Result<String, Ar
         (Style::Matrix, _) => format!(";{}={}", plain(name), parts.join(",")),
         (_, true) => assigned().join(","),
         (_, false) => parts.join(","),
-    })
+    }
 }
 
 pub(crate) fn header(parameter: &Parameter, value: &Value) -> Result<String, ArgumentError> {
@@ -161,9 +161,9 @@ pub(crate) fn header(parameter: &Parameter, value: &Value) -> Result<String, Arg
     Ok(written.trim().to_owned())
 }
 
-pub(crate) fn cookie(parameter: &Parameter, value: &Value) -> Result<String, ArgumentError> {
+pub(crate) fn cookie(parameter: &Parameter, value: &Value) -> String {
     let written = if parameter.is_json { value.to_string() } else { flat(value).join(",") };
-    Ok(format!("{}={}", parameter.name, escaped(&written, false)))
+    format!("{}={}", parameter.name, escaped(&written, false))
 }
 
 /// Percent-escaped; what is reserved may stay where the description says so, but for what would end the value.
@@ -172,7 +172,7 @@ pub fn escaped(text: &str, allows_reserved: bool) -> String {
     for byte in text.bytes() {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                out.push(char::from(byte))
+                out.push(char::from(byte));
             }
             b':' | b'/' | b'?' | b'@' | b'!' | b'$' | b'\'' | b'(' | b')' | b'*' | b',' | b';'
                 if allows_reserved =>

@@ -48,7 +48,7 @@ fn is_mergeable(schema: &Value) -> bool {
     })
 }
 
-fn united<'v>(parts: &mut dyn Iterator<Item = &'v Value>) -> Value {
+fn united(parts: &mut dyn Iterator<Item = &Value>) -> Value {
     let mut out = Map::new();
     out.insert("type".to_owned(), "object".into());
     let mut properties = Map::new();

@@ -78,7 +78,9 @@ fn each(schema: &mut Value, take: &mut dyn FnMut(&mut Value, bool)) {
             }
             ("items" | "additionalProperties", value @ Value::Object(_)) => take(value, true),
             ("anyOf" | "allOf" | "prefixItems", Value::Array(all)) => {
-                all.iter_mut().for_each(|one| take(one, false));
+                for one in all {
+                    take(one, false);
+                }
             }
             _ => {}
         }

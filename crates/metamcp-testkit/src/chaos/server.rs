@@ -96,6 +96,9 @@ fn request(server: &Arc<ServerState>, method: &str, request: &Request) -> Contro
                 }
             }
             let mut hello = honest::handshake(&request.params);
+            if server.options.pages.is_some() {
+                hello["capabilities"]["resources"] = serde_json::json!({});
+            }
             if server.options.tasks {
                 tasks::declare(&mut hello["capabilities"], false);
             }

@@ -247,9 +247,9 @@ fn a_need_is_answered_from_the_gallery_alone() {
     assert!(clock["age_days"].as_u64() > Some(0) && clock["verdict"] == "needs approval");
     assert!(clock["runs"].as_str().unwrap().ends_with("/venv/bin/mcp-server-time"), "{clock:#}");
     // What one cannot do without is named before anything is fetched.
-    let output = asked(&["add", "refund a customer's card payment", "--json"]);
+    let output = asked(&["add", "add a card to my Trello board", "--json"]);
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told["choices"][0]["variables"][0]["name"], "STRIPE_SECRET_KEY", "{told:#}");
+    assert_eq!(told["choices"][0]["variables"][0]["name"], "TRELLO_API_KEY", "{told:#}");
     assert_eq!(told["choices"][0]["variables"][0]["secret"], true);
     // Without a terminal nobody can choose, and a flag chooses nothing.
     let output = asked(&["add", "what time is it in Tokyo"]);

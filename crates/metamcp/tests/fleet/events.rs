@@ -184,14 +184,14 @@ fn happens(
             ("stop of the bus", Some(Undo::ContinueBus(server)))
         }
         (7 | 8, _) => {
-            let ways: &[Direction] = *rng.pick(&[
-                &[Direction::Up][..],
-                &[Direction::Down],
-                &[Direction::Up, Direction::Down],
-            ]);
+            const WAYS: [&[Direction]; 3] =
+                [&[Direction::Up], &[Direction::Down], &[Direction::Up, Direction::Down]];
+            let ways = rng.pick(&WAYS);
             // To all of them, or it only speaks to another one.
             for link in &world.gateways[gateway].links {
-                ways.iter().for_each(|way| link.cut(*way));
+                for way in ways {
+                    link.cut(*way);
+                }
             }
             (if ways.len() == 2 { "cut" } else { "one-way cut" }, Some(Undo::Restore(gateway)))
         }

@@ -12,7 +12,7 @@ const MOST_BYTES: usize = 6_000;
 fn answer(place: &Place, arguments: &Value) -> Value {
     let client = place.client(yes().0, &able());
     let params = json!({ "name": "mcp_provision", "arguments": arguments });
-    let hung = std::time::Duration::from_secs(120);
+    let hung = std::time::Duration::from_mins(2);
     client.ask("tools/call", &params, hung).unwrap().value["result"].clone()
 }
 

@@ -1,4 +1,4 @@
-//! An API written with FastAPI, whose description it makes itself, called through mcp_call, a script and direct mode.
+//! An API written with `FastAPI`, whose description it makes itself, called through `mcp_call`, a script and direct mode.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

@@ -4,10 +4,11 @@
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use metamcp_testkit::client::{Answerer, Reply};
 use metamcp_testkit::{Answer, Client, EventKind, Workspace, chaos_server, eventually};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::gateway::{Gateway, HUNG};
@@ -167,7 +168,7 @@ fn a_person_behind_the_client_is_asked_and_sees_what_would_run() {
     let heard = Arc::clone(&asked);
     let answerer: Answerer = Box::new(move |method, params| {
         assert_eq!(method, "elicitation/create");
-        let mut heard = heard.lock().unwrap();
+        let mut heard = heard.lock();
         heard.push(params.clone());
         let message = params["message"].as_str().unwrap();
         Reply::Result(if message.contains("\"yes\"") {
@@ -184,9 +185,9 @@ fn a_person_behind_the_client_is_asked_and_sees_what_would_run() {
     let call = |key: &str| {
         gateway.call("mcp_call", &json!({ "tool": "a:effect", "args": { "key": key } }))
     };
-    let count = || asked.lock().unwrap().len();
+    let count = || asked.lock().len();
     assert_ne!(call("yes").value["result"]["isError"], true);
-    let message = asked.lock().unwrap()[0]["message"].as_str().unwrap().to_owned();
+    let message = asked.lock()[0]["message"].as_str().unwrap().to_owned();
     for part in ["server     a", "tool       effect", "\"key\": \"yes\""] {
         assert!(message.contains(part), "{part}: {message}");
     }

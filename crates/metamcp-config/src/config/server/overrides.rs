@@ -237,7 +237,7 @@ mod tests {
         ] {
             match server(&wrong).state {
                 ServerState::Invalid { reason } => {
-                    assert!(reason.contains(why), "{wrong}: {reason}")
+                    assert!(reason.contains(why), "{wrong}: {reason}");
                 }
                 other => panic!("{wrong}: {other:?}"),
             }

@@ -165,6 +165,10 @@ fn read_login(values: &mut Values<'_, '_, '_>, node: &Node<'_, '_>) -> Option<Lo
 }
 
 /// The addresses of the authorization server: the one for tokens, and the one for a person with it.
+#[expect(
+    clippy::option_option,
+    reason = "outside: whether they can be used; inside: whether they are there"
+)]
 fn read_endpoints(
     values: &mut Values<'_, '_, '_>,
     fields: &mut Fields<'_, '_>,

@@ -67,6 +67,16 @@ pub enum BusError {
     Other(String),
 }
 
+impl BusError {
+    /// Whether the bus may only not be ready yet.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            BusError::Gone | BusError::TimedOut | BusError::Bucket { .. } | BusError::Other(_)
+        )
+    }
+}
+
 fn seconds(duration: Duration) -> String {
     format!("{} s", duration.as_secs())
 }

@@ -142,7 +142,7 @@ mod tests {
         fleet.heard("b", node(&["git"], &[]));
         assert_eq!(fleet.owners("git"), BTreeMap::from([("a", 2), ("b", 1)]));
         assert_eq!(fleet.servers(), BTreeSet::from(["git", "time"]));
-        fleet.heard("c", node(&["x"; 5000], &[]));
+        fleet.heard("c", node(&vec!["x"; 5000], &[]));
         assert_eq!((fleet.nodes["c"].instances.len(), fleet.nodes["c"].owned), (1000, 5000));
     }
 

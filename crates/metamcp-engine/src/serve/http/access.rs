@@ -100,8 +100,11 @@ pub struct Access {
     /// Principals that are people: their responses to elicitations count as approvals.
     approvers: HashSet<Principal>,
     /// Names of principals that showed a signed token, for records.
-    signed_names: Mutex<HashMap<Principal, (Arc<str>, [u8; 32])>>,
+    signed_names: Mutex<SignedNames>,
 }
+
+/// The name that a principal showed, and its digest.
+type SignedNames = HashMap<Principal, (Arc<str>, [u8; 32])>;
 
 struct Known {
     digest: [u8; 32],

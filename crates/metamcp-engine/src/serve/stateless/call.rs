@@ -14,6 +14,7 @@ use metamcp_wire::era::Era;
 use metamcp_wire::modern::meta::{LEVELS, Meta};
 use metamcp_wire::modern::{Fault, MISSING_CAPABILITY, input, result};
 use metamcp_wire::seal::{self, Resume, ResumeToken};
+use metamcp_wire::server_task::TASKS;
 use metamcp_wire::trace_context::TraceContext;
 use metamcp_wire::{object, write};
 use parking_lot::{Mutex, MutexGuard};
@@ -515,6 +516,11 @@ impl Call {
         }
     }
 
+    /// Whether a result is the handle of a task, which its client has a right to.
+    fn takes_task(&self, result: &[u8]) -> bool {
+        result::is_task(result) && self.capabilities["extensions"][TASKS].is_object()
+    }
+
     /// The code of this revision for one of an older one.
     fn code_here(&self, code: i64) -> Option<i64> {
         (self.request.method == "resources/read" && code == NO_RESOURCE).then_some(INVALID_PARAMS)
@@ -586,6 +592,10 @@ fn identity_of(
 impl Responder for Call {
     fn respond(&self, _tag: &Bytes, outcome: CallOutcome) {
         self.ended(match outcome {
+            // In direct mode the client follows the tasks of servers itself.
+            CallOutcome::Result(result) if self.view.is_direct() && self.takes_task(&result) => {
+                Final::Result(result)
+            }
             CallOutcome::Result(result) => Final::Result(self.typed(result)),
             CallOutcome::Failed(error) if self.view.is_direct() || error.method != "tools/call" => {
                 let entry = self.view.any_server(&error.server);
@@ -609,6 +619,10 @@ impl Responder for Call {
             },
             CallOutcome::Cancelled => Final::Nothing,
         });
+    }
+
+    fn became_task(&self, _tag: &Bytes, handle: Bytes) {
+        self.ended(Final::Result(handle));
     }
 
     fn progress(&self, _tag: &Bytes, params: &[u8]) {

@@ -54,8 +54,9 @@ impl Descriptions {
     pub(super) async fn read(&self, name: &str, endpoint: &ApiEndpoint) -> Result<Arc<Api>, Fact> {
         let (bytes, home) = match endpoint.is_fetched() {
             true => {
-                let address = Address::parse(&endpoint.description)
-                    .map_err(|error| unusable(format!("the address of its description {error}")))?;
+                let address = Address::parse(&endpoint.description).map_err(|error| {
+                    unusable(&format!("the address of its description {error}"))
+                })?;
                 (self.fetched(name, &address, endpoint).await?, Some(address))
             }
             false => (from_disk(endpoint).await?, None),
@@ -68,8 +69,8 @@ impl Descriptions {
         let made = compute::run(move || {
             Document::read(&bytes).and_then(|document| Api::of(&document, &options))
         });
-        let made = made.await.map_err(|_| unusable("its description cannot be read".to_owned()))?;
-        let api = Arc::new(made.map_err(|error| unusable(format!("its description: {error}")))?);
+        let made = made.await.map_err(|_| unusable("its description cannot be read"))?;
+        let api = Arc::new(made.map_err(|error| unusable(&format!("its description: {error}")))?);
         for note in &api.notes {
             tracing::warn!("the description of server {name:?}: {note}");
         }
@@ -151,7 +152,7 @@ fn file_name(address: &Address) -> String {
     format!("openapi-{}", component(&address.to_string()))
 }
 
-fn unusable(reason: String) -> Fact {
+fn unusable(reason: &str) -> Fact {
     Fact::Unsupported { reason: text::clean_line(&reason, 600).into_owned() }
 }
 
@@ -159,9 +160,9 @@ async fn from_disk(endpoint: &ApiEndpoint) -> Result<Bytes, Fact> {
     let path = PathBuf::from(&endpoint.description);
     let read = descriptions::from_disk(path.clone());
     let shown = path.display();
-    let bytes = read.await.map_err(|why| unusable(format!("its description {shown}: {why}")))?;
+    let bytes = read.await.map_err(|why| unusable(&format!("its description {shown}: {why}")))?;
     match &endpoint.digest {
-        Some(digest) if *digest != sha256(&bytes) => Err(unusable(format!(
+        Some(digest) if *digest != sha256(&bytes) => Err(unusable(&format!(
             "its description {shown} is not the one that the configuration was read with; if it was just changed, try again, and if a project's file names it, approve it again with `metamcp trust`"
         ))),
         _ => Ok(Bytes::from(bytes)),
@@ -197,7 +198,7 @@ async fn fetch(address: &Address, endpoint: &ApiEndpoint) -> Result<Bytes, Fact>
             200 => {
                 let body = web::read_body(response.into_body(), MAX_DOCUMENT).await;
                 return body.map_err(|error| match error {
-                    BodyError::TooLarge => unusable("its description is too large".to_owned()),
+                    BodyError::TooLarge => unusable("its description is too large"),
                     BodyError::Closed => Fact::StreamDropped,
                 });
             }
@@ -210,7 +211,7 @@ async fn fetch(address: &Address, endpoint: &ApiEndpoint) -> Result<Bytes, Fact>
                 })?;
             }
             _ => {
-                return Err(unusable(format!(
+                return Err(unusable(&format!(
                     "its description at {} was answered with HTTP {status}; check the address in `openapi`",
                     address.without_query()
                 )));
