@@ -186,7 +186,7 @@ fn happens(
         (7 | 8, _) => {
             const WAYS: [&[Direction]; 3] =
                 [&[Direction::Up], &[Direction::Down], &[Direction::Up, Direction::Down]];
-            let ways = rng.pick(&WAYS);
+            let ways = *rng.pick(&WAYS);
             // To all of them, or it only speaks to another one.
             for link in &world.gateways[gateway].links {
                 for way in ways {
