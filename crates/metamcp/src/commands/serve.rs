@@ -83,7 +83,8 @@ pub(crate) fn run(
         reload::watch(&gateway, loaded, load);
         match plan.zip(bound) {
             Some((plan, (listener, address))) => {
-                writeln!(diagnostics, "metamcp: listening on {address}")?;
+                // In one piece: whoever started it reads the line, and other threads write to stderr too.
+                diagnostics.write_all(format!("metamcp: listening on {address}\n").as_bytes())?;
                 tell_who_comes_in(&plan, diagnostics)?;
                 serve::http::serve(&gateway, listener, plan, settings.timeouts.drain, stop).await;
             }

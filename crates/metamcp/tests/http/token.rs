@@ -4,8 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use metamcp_testkit::{EventKind, Workspace, chaos_server};
+use metamcp_testkit::{EventKind, Workspace, chaos_server, eventually};
 use serde_json::{Value, json};
 
 use crate::served::{Served, call, initialize, token_file};
@@ -181,8 +182,8 @@ fn without_tokens_nothing_can_be_installed() {
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
     let answer = session.post(&body).text();
     assert!(answer.contains("provisioning is switched off here"), "{answer}");
-    let said = served.said();
-    assert!(said.contains("every program and every user"), "{said}");
+    let tells = || served.said().contains("every program and every user");
+    assert!(eventually(Duration::from_mins(1), tells), "{}", served.said());
     let refused = |flags: &[&str]| {
         let args = [&["--transport", "http", "--port", "0"], flags].concat();
         let output = metamcp(&served.workspace, &args).output().unwrap();
