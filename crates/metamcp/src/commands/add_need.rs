@@ -44,7 +44,8 @@ pub(super) async fn answer(
     let need = args.name.trim();
     let is_taken = |name: &str| names.contains(name);
     let is_phrase = need.contains(char::is_whitespace);
-    if !is_phrase && is_a_name(need) {
+    // With `--yes` a single word can only be a name: nobody is asked to choose.
+    if !is_phrase && (args.yes || is_a_name(need)) {
         return Ok(Answer::Name);
     }
     let plans = provisioner.find_in_gallery(need, &is_taken).await;
