@@ -322,7 +322,7 @@ impl<T> Dispatch<T> {
     pub fn conn_of(&self, call: CallId) -> Option<ConnId> {
         match self.calls.get(call.0)?.stage {
             Stage::InFlight { conn, .. } => Some(conn),
-            Stage::Waiting { .. } => None,
+            Stage::Waiting => None,
         }
     }
 

@@ -256,7 +256,10 @@ fn credentials_go_where_their_scheme_says() {
         "what is configured nobody has to say"
     );
     let (header, query) = (Form::Header("X-Key".to_owned()), Form::Query("key".to_owned()));
-    assert_eq!(placed(json!([{ "header": [] }]), &["header", "query"]), [header.clone()]);
+    assert_eq!(
+        placed(json!([{ "header": [] }]), &["header", "query"]),
+        std::slice::from_ref(&header)
+    );
     assert_eq!(
         placed(
             json!([{ "query": [] }, { "header": [], "cookie": [] }]),
@@ -269,7 +272,7 @@ fn credentials_go_where_their_scheme_says() {
     assert_eq!(placed(json!([{ "oauth": ["read"] }]), &["oauth"]), [Form::Bearer]);
     assert_eq!(
         placed(json!([{}, { "query": [] }]), &["query"]),
-        [query.clone()],
+        std::slice::from_ref(&query),
         "what may be left out helps all the same"
     );
     assert_eq!(placed(json!([]), &["query"]), []);

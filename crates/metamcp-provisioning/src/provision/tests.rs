@@ -516,7 +516,7 @@ fn candidates_of_registries_are_ranked_by_what_they_do() {
         ("convert a time between time zones", "mcp-server-time"),
         ("create an issue on GitHub", "@modelcontextprotocol/server-github"),
         ("send a message to a slack channel", "@modelcontextprotocol/server-slack"),
-        ("refund a stripe payment", "@stripe/mcp"),
+        ("add a card to a Trello board", "@delorenj/mcp-server-trello"),
     ] {
         let found = ranked(need, &all, 3);
         assert!(found.iter().any(|(one, _)| one.offer.identifier == package), "{need}");

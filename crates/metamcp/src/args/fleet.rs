@@ -26,7 +26,7 @@ Exits with 4 if the bus is not reached or no node answers.
 
 Examples:
   metamcp fleet status
-  metamcp fleet status --json | jq -r '.nodes[] | select(.readiness != \"ready\") | .name'";
+  metamcp fleet status --json | jq '.nodes[] | select(.readiness != \"ready\")'";
 
 const DRAIN_HELP: &str = "\
 The node takes nothing new, finishes the calls that run there, ends its processes, and they start on others by the next \

@@ -14,6 +14,7 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
     ),
     ("Servers and tools", &["list", "tools", "get", "search", "call", "run"]),
     ("The daemon", &["status", "top", "ui", "calls", "logs", "restart", "daemon", "service"]),
+    ("A fleet", &["fleet"]),
     ("Installed by metamcp", &["approve", "provisioned", "registry"]),
     ("When something is wrong", &["doctor", "config", "audit"]),
     ("Search", &["model", "forget", "eval"]),

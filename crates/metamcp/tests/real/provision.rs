@@ -150,6 +150,10 @@ pub(crate) fn yes() -> (Answerer, Arc<AtomicUsize>) {
 
 pub(crate) fn provision(client: &Client, intent: &str) -> Value {
     let arguments = json!({ "intent": intent, "autoProvision": true });
+    provision_as(client, &arguments)
+}
+
+fn provision_as(client: &Client, arguments: &Value) -> Value {
     let params = json!({ "name": "mcp_provision", "arguments": arguments });
     client.ask("tools/call", &params, HUNG).unwrap().value["result"].clone()
 }
@@ -229,7 +233,9 @@ fn bad_packages_never_run_even_after_approval() {
         ("drive the tractor over the field", "No"),
         ("polish the saxophone with wax", "its name resembles"),
     ] {
-        let refused = provision(&client, need);
+        // The gallery has neighbours of some of these; what registries have is asked for with `force`.
+        let wanted = json!({ "intent": need, "autoProvision": true, "force": true });
+        let refused = provision_as(&client, &wanted);
         let said = refused["content"][0]["text"].as_str().unwrap().to_lowercase();
         assert!(said.contains(&reason.to_lowercase()), "{need}: {said}");
         assert!(!said.contains("@tricks/tractor"), "{said}");

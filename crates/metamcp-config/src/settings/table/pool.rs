@@ -175,7 +175,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_TASK_AFTER",
         kind: TIME_OR_ZERO,
         default: Some(Value::Number(40_000)),
-        help: "How long a call may take before its client gets a handle instead of waiting",
+        help: "How long a call may take before its client gets a handle",
         doc: "Clients give up on a call after a minute, as a rule, and its result is lost. A call that takes longer than this goes on as a task: \
               a client with the protocol's task extension gets a task, others a text with the id to wait for (`@tasks:wait`), to \
               cancel or to list. Its time limit is then what progress could extend it to, as long as the server answers pings. \

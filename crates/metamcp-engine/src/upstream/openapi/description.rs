@@ -153,7 +153,7 @@ fn file_name(address: &Address) -> String {
 }
 
 fn unusable(reason: &str) -> Fact {
-    Fact::Unsupported { reason: text::clean_line(&reason, 600).into_owned() }
+    Fact::Unsupported { reason: text::clean_line(reason, 600).into_owned() }
 }
 
 async fn from_disk(endpoint: &ApiEndpoint) -> Result<Bytes, Fact> {
