@@ -16,10 +16,10 @@ const POLL_MS: u64 = 10;
 
 /// What the server remembers of each task.
 #[derive(Debug, Default)]
-pub(super) struct Tasks(Mutex<HashMap<String, Errand>>);
+pub(super) struct Tasks(Mutex<HashMap<String, RunningTask>>);
 
 #[derive(Debug)]
-struct Errand {
+struct RunningTask {
     /// How often it has to be looked at before it is done.
     looks: u64,
     asks: bool,
@@ -59,7 +59,7 @@ pub(super) fn begin(server: &ServerState, call: &Call, task: &Value) -> String {
         return error_line(&call.id, &error);
     }
     let id = format!("errand {} \"{}\"", call.number, call.key);
-    let errand = Errand {
+    let errand = RunningTask {
         looks: call.amount("looks", 0),
         asks: call.arguments["ask"] == true,
         answer: Value::Null,
@@ -117,7 +117,7 @@ pub(super) fn takes(
     true
 }
 
-impl Errand {
+impl RunningTask {
     fn look(&mut self, id: &str, is_stateless: bool) -> Value {
         self.looks = self.looks.saturating_sub(1);
         let waits = self.looks == 0 && self.asks && self.answer.is_null() && is_stateless;
